@@ -1,7 +1,8 @@
 //! What writes to the data tree cost, and what they leave in memory.
 //!
 //! ```text
-//! cargo run --release -p zabkeeper-core --example tree_writes [small[=COUNT]] [whole] [large] [deep] [ephemeral]
+//! cargo run --release -p zabkeeper-core --example tree_writes [small[=COUNT]] [whole] \
+//!     [large] [deep] [ephemeral]
 //! ```
 //!
 //! Owns a server with an ideal disk: the figures are the core's, without sockets and files. Times

@@ -40,7 +40,7 @@
 //!         out.cost = 0;
 //!         server.step(now, input, &mut out);
 //!     }
-//!     // A real host passes `disk` to its three workers, and connects where `Peers::next_dial` says.
+//!     // A real host passes `disk` to its workers, and connects where `Peers::next_dial` says.
 //!     for command in out.disk.drain(..) {
 //!         if let DiskCommand::Append { id, .. } | DiskCommand::SaveState { id, .. } = command {
 //!             driver.push(Input::Disk(DiskEvent::Done(id)));

@@ -154,7 +154,7 @@ impl Voters {
     }
 
     /// The highest value that a majority has reached, given the progress of each voter.
-    pub(crate) fn reached_by_quorum<T: Ord + Copy>(&self, progress: impl Fn(ServerId) -> T) -> T {
+    pub(crate) fn quorum_watermark<T: Ord + Copy>(&self, progress: impl Fn(ServerId) -> T) -> T {
         let mut reached: Vec<T> = self.0.iter().map(|id| progress(*id)).collect();
         reached.sort_unstable();
         // In ascending order of n voters, those from index (n - 1) / 2 upwards are a majority.
@@ -275,7 +275,7 @@ mod tests {
             let progress: BTreeMap<ServerId, Zxid> =
                 (1..).map(ServerId).zip(marks.iter().copied().map(Zxid)).collect();
             let voters = Voters::new(progress.keys().copied());
-            assert_eq!(voters.reached_by_quorum(|id| progress[&id]), Zxid(reached));
+            assert_eq!(voters.quorum_watermark(|id| progress[&id]), Zxid(reached));
             assert!(voters.is_quorum(|id| progress[&id] >= Zxid(reached)));
         }
     }

@@ -667,7 +667,7 @@ impl Server {
             self.paused_since.get_or_insert(now);
             return;
         }
-        let long = self.has_been_deaf(cx);
+        let long = self.had_paused_clients(cx);
         self.paused_since = None;
         if !long {
             return;
@@ -687,7 +687,7 @@ impl Server {
     /// Have clients not been read for longer than the interval between two pings, half a tick?
     /// Shorter pauses do not count: they are no worse than a slow network, and are so frequent
     /// under load that the session of a dead client would never expire.
-    fn has_been_deaf(&self, cx: &Cx<'_>) -> bool {
+    fn had_paused_clients(&self, cx: &Cx<'_>) -> bool {
         let now = cx.now.mono;
         self.paused_since.is_some_and(|since| now.since(since) > cx.config.tick() / 2)
     }

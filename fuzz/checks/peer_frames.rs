@@ -424,7 +424,7 @@ impl Live {
     fn answer_dial(&mut self, slot: usize, stands: bool) {
         let Some(peer) = self.dials.pop_front() else { return };
         if !stands {
-            let id = self.deal();
+            let id = self.allocate();
             return self.step(Input::Peer(id, PeerEvent::Unreachable { peer }));
         }
         self.end(slot);
@@ -435,13 +435,13 @@ impl Live {
         let read = dialling.establish(&mut buffer).expect("a good answer").expect("whole");
         let mut reader = read.0.reader;
         reader.set_bounds(Bounds::LEADER);
-        let id = self.deal();
+        let id = self.allocate();
         let link = Link { id, dialled: true, up: true, taken: true, waits: None, reader, buffer };
         self.slots[slot] = Some(link);
         self.step(Input::Peer(id, PeerEvent::Up { peer, dialled: true }));
     }
 
-    fn deal(&mut self) -> LinkId {
+    fn allocate(&mut self) -> LinkId {
         self.next_link += 1;
         LinkId(self.next_link)
     }
@@ -459,7 +459,7 @@ impl Live {
     /// Bytes arrive; if the slot has no connection, a peer connects first.
     fn read(&mut self, slot: usize, bytes: &[u8]) {
         if self.slots[slot].is_none() {
-            let id = self.deal();
+            let id = self.allocate();
             let (reader, buffer) = (Reader::default(), BytesMut::new());
             let (up, taken, waits) = (false, false, None);
             self.slots[slot] = Some(Link { id, dialled: false, up, taken, waits, reader, buffer });

@@ -2,7 +2,8 @@
 //! is told to everyone.
 //!
 //! ```text
-//! cargo run --release -p net-tokio --example crowd -- zookeeper=127.0.0.1:2181=PID zabkeeper=127.0.0.1:2182=PID
+//! cargo run --release -p net-tokio --example crowd -- zookeeper=127.0.0.1:2181=PID \
+//!     zabkeeper=127.0.0.1:2182=PID
 //! ```
 //!
 //! Speaks raw frames, as any client does. One server after the other, each in the same way; a fresh

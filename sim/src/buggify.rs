@@ -6,7 +6,7 @@
 //! is a setting, or legal behaviour of driver or network.
 
 use crate::options::{Options, ServerOptions};
-use crate::seed::Dice;
+use crate::seed::Rng;
 
 /// A site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,30 +143,30 @@ impl Site {
     }
 
     /// Sets the unlikely value.
-    fn force(self, options: &mut Options, dice: &mut Dice) {
+    fn force(self, options: &mut Options, rng: &mut Rng) {
         let tick_us = u64::from(options.server.tick_ms) * 1_000;
         let ServerOptions { limits, .. } = &mut options.server;
         match self {
             Site::BatchInputs => options.server.batch_inputs = 1,
             Site::BatchCommands => options.server.batch_commands = 1,
-            Site::RequestsFew => limits.requests_per_conn = dice.range_u32(1, 8),
-            Site::UndurableSmall => limits.undurable_bytes = dice.magnitude(64, 4_096),
-            Site::SnapshotOften => limits.snapshot_txns = dice.range_u32(1, 5),
-            Site::SnapshotSlices => limits.snapshot_slice_bytes = dice.range_u32(1, 400),
-            Site::EpochShort => limits.epoch_txns = dice.range_u32(5, 300),
-            Site::RecentSmall => limits.recent_bytes = dice.magnitude(64, 16_384),
-            Site::BulkSmall => limits.bulk_bytes = dice.range_u32(1, 2_000),
+            Site::RequestsFew => limits.requests_per_conn = rng.range_u32(1, 8),
+            Site::UndurableSmall => limits.undurable_bytes = rng.magnitude(64, 4_096),
+            Site::SnapshotOften => limits.snapshot_txns = rng.range_u32(1, 5),
+            Site::SnapshotSlices => limits.snapshot_slice_bytes = rng.range_u32(1, 400),
+            Site::EpochShort => limits.epoch_txns = rng.range_u32(5, 300),
+            Site::RecentSmall => limits.recent_bytes = rng.magnitude(64, 16_384),
+            Site::BulkSmall => limits.bulk_bytes = rng.range_u32(1, 2_000),
             Site::WindowSmall => options.peers.window = 1 << 10,
             Site::SegmentSmall => options.server.segment_bytes = 4 << 10,
             Site::SegmentTiny => options.server.segment_bytes = 64,
             Site::SyncSnap => limits.prefer_snapshots = true,
-            Site::TimerSlack => options.server.timer_slack_us = dice.range(1, tick_us / 10),
-            Site::WordsLate => options.peers.words_late_ms = dice.range(1, tick_us / 250),
+            Site::TimerSlack => options.server.timer_slack_us = rng.range(1, tick_us / 10),
+            Site::WordsLate => options.peers.words_late_ms = rng.range(1, tick_us / 250),
             Site::ClientHops => options.workload.hops = true,
-            Site::LogSlow => options.server.log_pause_us = dice.magnitude(5_000, tick_us / 4),
-            Site::SnapshotSlow => options.server.snapshot_pause_us = dice.magnitude(1_000, 50_000),
-            Site::StepSmall => limits.step_units = dice.range(1, 20),
-            Site::TurnSmall => options.server.turn_units = dice.range(1, 50),
+            Site::LogSlow => options.server.log_pause_us = rng.magnitude(5_000, tick_us / 4),
+            Site::SnapshotSlow => options.server.snapshot_pause_us = rng.magnitude(1_000, 50_000),
+            Site::StepSmall => limits.step_units = rng.range(1, 20),
+            Site::TurnSmall => options.server.turn_units = rng.range(1, 50),
         }
     }
 
@@ -236,11 +236,11 @@ impl Choice {
         &self,
         options: &mut Options,
         (draws, carries): (bool, bool),
-        dice: &mut Dice,
+        rng: &mut Rng,
     ) {
         let usual = ServerOptions::usual();
         for site in Site::ALL {
-            let mut own = dice.fork();
+            let mut own = rng.fork();
             // The upgrade of a local session may return to its server within a snapshot, which
             // needs frequent snapshots.
             let often = site == Site::SyncSnap && !options.local.servers.is_empty();
@@ -257,7 +257,7 @@ impl Choice {
             }
         }
         if let Choice::Only(sites) = self {
-            sites.iter().for_each(|site| site.force(options, dice));
+            sites.iter().for_each(|site| site.force(options, rng));
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::observe::{ClientId, Observation};
 use crate::options::{PING_PERCENT, WorkloadOptions};
 use crate::scene::Word;
 use crate::schedule::Act;
-use crate::seed::{Dice, Seeds};
+use crate::seed::{Rng, Seeds};
 use crate::shared::{Event, Shared};
 use crate::stream::{Delivery, End};
 use crate::tally::Outcome;
@@ -57,9 +57,9 @@ pub struct Client {
     calls: BTreeMap<CallId, Call>,
     next_call: u64,
     ops: Ops,
-    dice: Dice,
+    rng: Rng,
     /// Stream for the times of calls.
-    pace: Dice,
+    pace: Rng,
     clock: Clock,
     /// The library pings after this share of the session timeout, in percent.
     pings_percent: u32,
@@ -115,7 +115,7 @@ impl Client {
             calls: BTreeMap::new(),
             next_call: 0,
             ops: Ops::new(id, stream("client/ops")),
-            dice: stream("client/life"),
+            rng: stream("client/life"),
             pace: stream("client/pace"),
             clock: Clock::new(Instant(0), 0, drift, 0),
             pings_percent,
@@ -255,7 +255,7 @@ impl Client {
     pub fn draw_anew(&mut self, seeds: Seeds) {
         let stream = |domain| seeds.stream(domain, self.id.0.into());
         self.ops.draw_anew(stream("client/ops"));
-        self.dice = stream("client/life");
+        self.rng = stream("client/life");
         self.pace = stream("client/pace");
     }
 
@@ -456,7 +456,7 @@ impl Client {
             Effect::Dial { link, server } => {
                 self.links.insert(link, None);
                 let server = ServerId(server as u64 + 1);
-                let after = shared.options.link.draw(&mut self.dice);
+                let after = shared.options.link.draw(&mut self.rng);
                 let (client, life) = (self.id, self.life);
                 shared.after(after, Event::Dial { client, life, link, server });
             }
@@ -578,8 +578,8 @@ fn answer_text(result: &Result<zabkeeper_client::Done, Failure>) -> String {
 }
 
 /// Clock drift in thousandths, within ±100.
-fn drawn_drift(dice: &mut Dice) -> i64 {
-    i64::try_from(dice.upto(200)).expect("small") - 100
+fn drawn_drift(rng: &mut Rng) -> i64 {
+    i64::try_from(rng.upto(200)).expect("small") - 100
 }
 
 fn path_of(request: &Request) -> &str {

@@ -8,7 +8,7 @@ use std::fmt;
 
 use zabkeeper_core::{Instant, ServerId};
 
-use crate::seed::Dice;
+use crate::seed::Rng;
 
 /// Later than the end of any run.
 pub const FOREVER: Instant = Instant(1 << 62);
@@ -61,15 +61,15 @@ impl Fate {
 
 impl LeftOut {
     /// No server in half of the runs; otherwise a minority, each with a random fate.
-    pub fn draw(servers: u32, dice: &mut Dice) -> LeftOut {
+    pub fn draw(servers: u32, rng: &mut Rng) -> LeftOut {
         let mut left = LeftOut::default();
-        if servers < 3 || dice.chance(1, 2) {
+        if servers < 3 || rng.chance(1, 2) {
             return left;
         }
         let mut ids: Vec<ServerId> = (1..=u64::from(servers)).map(ServerId).collect();
-        for _ in 0..dice.range_u32(1, (servers - 1) / 2) {
-            let id = ids.remove(dice.index(ids.len()));
-            left.set(*dice.pick(&Fate::ALL)).insert(id);
+        for _ in 0..rng.range_u32(1, (servers - 1) / 2) {
+            let id = ids.remove(rng.index(ids.len()));
+            left.set(*rng.pick(&Fate::ALL)).insert(id);
         }
         left
     }
@@ -164,8 +164,8 @@ mod tests {
         let mut fates = BTreeSet::new();
         for seed in 0..400 {
             for servers in 1..=7 {
-                let dice = &mut Seeds::new(seed).stream("config/heal", 0);
-                let left = LeftOut::draw(servers, dice).fates(servers);
+                let rng = &mut Seeds::new(seed).stream("config/heal", 0);
+                let left = LeftOut::draw(servers, rng).fates(servers);
                 assert!(2 * left.len() < servers as usize);
                 assert!(left.keys().all(|id| (1..=u64::from(servers)).contains(&id.0)));
                 some += usize::from(servers == 5 && !left.is_empty());

@@ -19,7 +19,7 @@ use crate::fork::{self, Fork};
 use crate::fs::Pace;
 use crate::heal::LeftOut;
 use crate::model::{LocalRules, Rules, TimeoutBounds};
-use crate::seed::{Dice, Seeds};
+use crate::seed::{Rng, Seeds};
 use crate::selection::Selection;
 use crate::stream::LinkPace;
 use crate::targets::{self, Rule};

@@ -9,7 +9,7 @@ use crate::cli::Flags;
 use crate::fork::{Fork, Place};
 use crate::options::{Pinned, Profile};
 use crate::run::{Job, Report};
-use crate::seed::{Dice, Seeds};
+use crate::seed::{Rng, Seeds};
 
 /// Seeds per round, and forks that follow them: a quarter of all jobs are forks.
 const ROUND: (u64, u64) = (24, 8);
@@ -32,7 +32,7 @@ pub struct Plan {
     /// Seeds of the last round, whose forks the next round contains.
     owed: u64,
     marks: Vec<Known>,
-    dice: Dice,
+    rng: Rng,
 }
 
 /// Statistics of one mark.
@@ -71,7 +71,7 @@ impl Plan {
             forks: wanted && pinned.forks.is_empty(),
             owed: 0,
             marks: vec![Known::default(); Mark::ALL.len()],
-            dice: Seeds::new(next).stream("batch/forks", 0),
+            rng: Seeds::new(next).stream("batch/forks", 0),
         }
     }
 
@@ -104,9 +104,9 @@ impl Plan {
         let mark = hit.min_by_key(|mark| known(mark).runs)?;
         let known = &mut self.marks[mark as usize];
         known.runs += 1;
-        let (seed, hits) = *self.dice.pick(&known.seeds);
-        let nth = self.dice.range_u32(1, hits);
-        let number = self.dice.range(1, 1 << 32);
+        let (seed, hits) = *self.rng.pick(&known.seeds);
+        let nth = self.rng.range_u32(1, hits);
+        let number = self.rng.range(1, 1 << 32);
         Some((seed, Fork { place: Place::Mark(mark, nth), number }))
     }
 

@@ -8,14 +8,14 @@ use std::collections::BinaryHeap;
 
 use zabkeeper_core::Instant;
 
-use crate::seed::Dice;
+use crate::seed::Rng;
 
 /// Pending events.
 #[derive(Debug)]
 pub struct Queue<E> {
     heap: BinaryHeap<Slot<E>>,
     sequence: u64,
-    tie: Dice,
+    tie: Rng,
 }
 
 #[derive(Debug)]
@@ -28,12 +28,12 @@ struct Slot<E> {
 
 impl<E> Queue<E> {
     /// An empty queue that breaks ties with `tie`.
-    pub fn new(tie: Dice) -> Queue<E> {
+    pub fn new(tie: Rng) -> Queue<E> {
         Queue { heap: BinaryHeap::with_capacity(1024), sequence: 0, tie }
     }
 
     /// Breaks the ties of events inserted from now on with `tie`.
-    pub fn break_ties_with(&mut self, tie: Dice) {
+    pub fn break_ties_with(&mut self, tie: Rng) {
         self.tie = tie;
     }
 

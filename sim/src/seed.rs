@@ -7,7 +7,7 @@
 //! range reduction, and `libm` differs between platforms.
 
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::{Rng as _, SeedableRng};
 
 /// The root of a run's randomness.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct Seeds {
 
 /// One stream of choices, random or scripted. It can record its choices.
 #[derive(Clone, Debug)]
-pub struct Dice {
+pub struct Rng {
     source: Source,
     tape: Option<Vec<u64>>,
 }
@@ -30,7 +30,7 @@ enum Source {
     Script(std::vec::IntoIter<u64>),
 }
 
-/// Number of distinct streams that [`Dice::fork`] returns.
+/// Number of distinct streams that [`Rng::fork`] returns.
 const FORKS: u64 = 1 << 16;
 
 /// Quantiles of the exponential distribution with mean 256, at i / 64; the last one is set so that
@@ -59,7 +59,7 @@ impl Seeds {
     }
 
     /// The stream of one entity in one domain.
-    pub fn stream(self, domain: &str, entity: u64) -> Dice {
+    pub fn stream(self, domain: &str, entity: u64) -> Rng {
         let mut root = [0; 32];
         root[..8].copy_from_slice(&self.seed.to_le_bytes());
         for (i, part) in root[8..].chunks_exact_mut(8).enumerate() {
@@ -69,7 +69,7 @@ impl Seeds {
         ChaCha8Rng::from_seed(root).fill_bytes(&mut key);
         let mut rng = ChaCha8Rng::from_seed(key);
         rng.set_stream(entity);
-        Dice { source: Source::Random(rng), tape: None }
+        Rng { source: Source::Random(rng), tape: None }
     }
 }
 
@@ -83,11 +83,11 @@ fn label(domain: &str, salt: u64) -> u64 {
     hash ^ (hash >> 32)
 }
 
-impl Dice {
+impl Rng {
     /// Returns these choices, then zeros. A choice above its bound counts as the greatest valid
     /// one, so every list is valid.
-    pub fn scripted(choices: Vec<u64>) -> Dice {
-        Dice { source: Source::Script(choices.into_iter()), tape: None }
+    pub fn scripted(choices: Vec<u64>) -> Rng {
+        Rng { source: Source::Script(choices.into_iter()), tape: None }
     }
 
     /// Begins to record choices.
@@ -95,7 +95,7 @@ impl Dice {
         self.tape = Some(Vec::new());
     }
 
-    /// The choices since [`Dice::record`], without trailing zeros: a script yields those anyway.
+    /// The choices since [`Rng::record`], without trailing zeros: a script yields those anyway.
     pub fn recorded(&mut self) -> Vec<u64> {
         let mut tape = self.tape.take().unwrap_or_default();
         tape.truncate(tape.iter().rposition(|&choice| choice != 0).map_or(0, |last| last + 1));
@@ -128,9 +128,9 @@ impl Dice {
 
     /// A separate stream for operations that need many choices: one recorded number stands for all
     /// of them; zero yields zeros.
-    pub fn fork(&mut self) -> Dice {
+    pub fn fork(&mut self) -> Rng {
         match self.below(FORKS) {
-            0 => Dice::scripted(Vec::new()),
+            0 => Rng::scripted(Vec::new()),
             number => Seeds::new(number).stream("fork", 0),
         }
     }
@@ -235,8 +235,8 @@ fn halves(product: u128) -> (u64, u64) {
 mod tests {
     use super::*;
 
-    fn draws(dice: &mut Dice) -> Vec<u64> {
-        (0..8).map(|_| dice.word()).collect()
+    fn draws(rng: &mut Rng) -> Vec<u64> {
+        (0..8).map(|_| rng.word()).collect()
     }
 
     #[test]
@@ -264,27 +264,27 @@ mod tests {
 
     #[test]
     fn recorded_choices_replay_and_any_script_is_valid() {
-        let mut dice = Seeds::new(4).stream("test", 0);
-        let draw = |dice: &mut Dice| {
+        let mut rng = Seeds::new(4).stream("test", 0);
+        let draw = |rng: &mut Rng| {
             let mut noise = [0; 11];
-            dice.fill(&mut noise);
-            (dice.range(3, 70), dice.exponential(1_000), dice.fork().word(), noise, dice.below(2))
+            rng.fill(&mut noise);
+            (rng.range(3, 70), rng.exponential(1_000), rng.fork().word(), noise, rng.below(2))
         };
         for _ in 0..50 {
-            dice.record();
-            let given = draw(&mut dice);
-            let choices = dice.recorded();
-            assert_eq!(draw(&mut Dice::scripted(choices)), given);
+            rng.record();
+            let given = draw(&mut rng);
+            let choices = rng.recorded();
+            assert_eq!(draw(&mut Rng::scripted(choices)), given);
         }
-        let zeros = draw(&mut Dice::scripted(Vec::new()));
+        let zeros = draw(&mut Rng::scripted(Vec::new()));
         assert_eq!(zeros, (3, 0, 0, [0; 11], 0));
-        assert_eq!(Dice::scripted(vec![100, 100]).range(3, 7), 7, "clipped");
+        assert_eq!(Rng::scripted(vec![100, 100]).range(3, 7), 7, "clipped");
     }
 
     #[test]
     fn seed_tree_is_stable_across_versions() {
-        let mut dice = Seeds::new(0x5eed).stream("golden", 3);
-        let got = [dice.word(), dice.below(1_000_000), dice.exponential(1_000_000)];
+        let mut rng = Seeds::new(0x5eed).stream("golden", 3);
+        let got = [rng.word(), rng.below(1_000_000), rng.exponential(1_000_000)];
         assert_eq!(got, GOLDEN, "a changed draw makes every recorded seed mean something else");
     }
 
@@ -292,22 +292,22 @@ mod tests {
 
     #[test]
     fn ranges_reach_both_ends_and_ratios_hold() {
-        let mut dice = Seeds::new(2).stream("test", 0);
+        let mut rng = Seeds::new(2).stream("test", 0);
         let mut seen = [0_u32; 5];
         for _ in 0..5_000 {
-            seen[usize::try_from(dice.range(3, 7) - 3).expect("small")] += 1;
+            seen[usize::try_from(rng.range(3, 7) - 3).expect("small")] += 1;
         }
         assert!(seen.iter().all(|&n| (850..1_150).contains(&n)), "{seen:?}");
-        let hits = (0..10_000).filter(|_| dice.chance(1, 8)).count();
+        let hits = (0..10_000).filter(|_| rng.chance(1, 8)).count();
         assert!((1_100..1_400).contains(&hits), "{hits}");
-        assert_eq!(dice.range(9, 9), 9);
-        assert!((0..100).all(|_| (50..=2_000).contains(&dice.magnitude(50, 2_000))));
+        assert_eq!(rng.range(9, 9), 9);
+        assert!((0..100).all(|_| (50..=2_000).contains(&rng.magnitude(50, 2_000))));
     }
 
     #[test]
     fn exponential_has_its_mean() {
-        let mut dice = Seeds::new(3).stream("test", 0);
-        let sum: u64 = (0..20_000).map(|_| dice.exponential(1_000)).sum();
+        let mut rng = Seeds::new(3).stream("test", 0);
+        let sum: u64 = (0..20_000).map(|_| rng.exponential(1_000)).sum();
         assert!((950..1_050).contains(&(sum / 20_000)), "{}", sum / 20_000);
     }
 }

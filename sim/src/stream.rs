@@ -14,7 +14,7 @@ use bytes::Bytes;
 use zabkeeper_core::{ConnId, Instant, ServerId};
 
 use crate::observe::ClientId;
-use crate::seed::{Dice, Seeds};
+use crate::seed::{Rng, Seeds};
 
 /// One of the two ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -132,7 +132,7 @@ pub struct Attempt {
     parties: [Party; 2],
     number: u64,
     /// By sending end.
-    dice: [Dice; 2],
+    rng: [Rng; 2],
 }
 
 #[derive(Debug)]
@@ -178,7 +178,7 @@ impl Network {
     }
 
     /// A connection number that was not used before.
-    pub fn deal(&mut self) -> ConnId {
+    pub fn allocate(&mut self) -> ConnId {
         self.next += 1;
         ConnId(self.next)
     }
@@ -189,13 +189,13 @@ impl Network {
         pair.sort_unstable();
         let number = self.tried.entry(pair).or_default();
         *number += 1;
-        Attempt { parties, number: *number, dice: streams(seeds, parties, *number) }
+        Attempt { parties, number: *number, rng: streams(seeds, parties, *number) }
     }
 
     /// All connections draw from streams of this tree from now on.
     pub fn draw_anew(&mut self, seeds: Seeds) {
         for Conn { attempt, .. } in self.conns.values_mut() {
-            attempt.dice = streams(seeds, attempt.parties, attempt.number);
+            attempt.rng = streams(seeds, attempt.parties, attempt.number);
         }
     }
 
@@ -219,15 +219,15 @@ impl Network {
         if state.ways[from.other() as usize].dead {
             if state.reset_on_write && !state.ways[from as usize].over {
                 // The other end's kernel answers with a reset.
-                let at = Instant(now.0 + state.pace.draw(state.dice(from.other())));
+                let at = Instant(now.0 + state.pace.draw(state.rng(from.other())));
                 state.enqueue_reset(at, from, &mut self.arrivals, conn);
             }
             return;
         }
-        let pieces = state.pace.cut(bytes, state.dice(from));
+        let pieces = state.pace.cut(bytes, state.rng(from));
         self.strained.0 += u64::from(pieces.len() > 1);
         for piece in pieces {
-            let took = state.pace.draw(state.dice(from));
+            let took = state.pace.draw(state.rng(from));
             self.strained.1 += u64::from(took > state.pace.min + 10 * state.pace.mean);
             let at = Instant(now.0 + took);
             state.ways[from.other() as usize].bytes += piece.len();
@@ -245,7 +245,7 @@ impl Network {
         receiving.dead = true;
         receiving.clear();
         if !state.ways[from.other() as usize].dead {
-            let at = Instant(now.0 + state.pace.draw(state.dice(from)));
+            let at = Instant(now.0 + state.pace.draw(state.rng(from)));
             state.enqueue(at, from.other(), Delivery::Closed, &mut self.arrivals, conn);
             state.ways[from.other() as usize].dead = true;
         }
@@ -267,8 +267,8 @@ impl Network {
     }
 
     /// The random stream for what this end sends.
-    pub fn dice(&mut self, conn: ConnId, sender: End) -> Option<&mut Dice> {
-        self.conns.get_mut(&conn).map(|state| state.dice(sender))
+    pub fn rng(&mut self, conn: ConnId, sender: End) -> Option<&mut Rng> {
+        self.conns.get_mut(&conn).map(|state| state.rng(sender))
     }
 
     /// Breaks a connection: an arbitrary prefix of the bytes in flight still arrives. In a
@@ -283,7 +283,7 @@ impl Network {
                 continue;
             }
             let under_way = state.ways[to as usize].bytes;
-            let keep = state.dice(to.other()).upto(under_way);
+            let keep = state.rng(to.other()).upto(under_way);
             state.ways[to as usize].keep(keep);
             state.ways[to as usize].dead = true;
             // Stalled bytes have either arrived or are lost.
@@ -294,9 +294,9 @@ impl Network {
                 Break::HalfOpen { late, on_write, .. } => {
                     state.reset_on_write = on_write;
                     let late = late.max(Instant(now.0 + 1));
-                    let dice = state.dice(to.other());
-                    if keep > 0 && !on_write && dice.chance(1, 2) {
-                        let until = dice.range(now.0, late.0);
+                    let rng = state.rng(to.other());
+                    if keep > 0 && !on_write && rng.chance(1, 2) {
+                        let until = rng.range(now.0, late.0);
                         state.ways[to as usize].stalled_until = Instant(until);
                     }
                     late
@@ -417,18 +417,18 @@ impl LinkPace {
         LinkPace { min: 50_000, mean: 100_000, tail_one_in: 0, cut_one_in: 0 };
 
     /// Latency of a segment, ns.
-    pub fn draw(self, dice: &mut Dice) -> u64 {
-        let slow = self.tail_one_in > 0 && dice.chance(1, self.tail_one_in);
+    pub fn draw(self, rng: &mut Rng) -> u64 {
+        let slow = self.tail_one_in > 0 && rng.chance(1, self.tail_one_in);
         let factor = if slow { 100 } else { 1 };
-        self.min + dice.exponential(self.mean) * factor
+        self.min + rng.exponential(self.mean) * factor
     }
 
     /// The pieces of one write: mostly one, sometimes up to four.
-    fn cut(self, mut bytes: Bytes, dice: &mut Dice) -> Vec<Bytes> {
+    fn cut(self, mut bytes: Bytes, rng: &mut Rng) -> Vec<Bytes> {
         let mut pieces = Vec::with_capacity(1);
-        if self.cut_one_in > 0 && dice.chance(1, self.cut_one_in) {
-            for _ in 0..dice.range(1, 3) {
-                let piece = bytes.split_to(dice.upto(bytes.len()));
+        if self.cut_one_in > 0 && rng.chance(1, self.cut_one_in) {
+            for _ in 0..rng.range(1, 3) {
+                let piece = bytes.split_to(rng.upto(bytes.len()));
                 if !piece.is_empty() {
                     pieces.push(piece);
                 }
@@ -444,12 +444,12 @@ impl LinkPace {
 impl Attempt {
     /// Time until the server receives the attempt, or the dialler its answer, ns.
     pub fn takes(&mut self, pace: LinkPace) -> u64 {
-        pace.draw(&mut self.dice[End::Dialler as usize])
+        pace.draw(&mut self.rng[End::Dialler as usize])
     }
 }
 
 /// The random streams of a connection, by sending end.
-fn streams(seeds: Seeds, [dialler, acceptor]: [Party; 2], number: u64) -> [Dice; 2] {
+fn streams(seeds: Seeds, [dialler, acceptor]: [Party; 2], number: u64) -> [Rng; 2] {
     [(dialler, acceptor), (acceptor, dialler)]
         .map(|(from, to)| seeds.stream(&format!("net/{from}/{to}"), number))
 }
@@ -483,8 +483,8 @@ impl Conn {
     }
 
     /// The random stream for what an end sends.
-    fn dice(&mut self, sender: End) -> &mut Dice {
-        &mut self.attempt.dice[sender as usize]
+    fn rng(&mut self, sender: End) -> &mut Rng {
+        &mut self.attempt.rng[sender as usize]
     }
 }
 

@@ -12,7 +12,7 @@ use zabkeeper_core::io::{Mark, Marks};
 
 use crate::faults::{Fault, FaultPlan};
 use crate::roles::Role;
-use crate::seed::{Dice, Seeds};
+use crate::seed::{Rng, Seeds};
 
 /// A fault that strikes when a mark is hit.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,7 +68,7 @@ pub struct Met {
 struct Armed {
     /// Its `nth` counts from the beginning of the run.
     rule: Rule,
-    dice: Dice,
+    rng: Rng,
     struck: bool,
 }
 
@@ -165,16 +165,16 @@ impl Rule {
     }
 
     /// Draws a rule with one of these weighted faults.
-    fn draw(faults: &[(Fault, u64)], dice: &mut Dice) -> Rule {
-        let mark = *weighted(&Mark::ALL.map(|mark| (mark, weight(mark))), dice);
+    fn draw(faults: &[(Fault, u64)], rng: &mut Rng) -> Rule {
+        let mark = *weighted(&Mark::ALL.map(|mark| (mark, weight(mark))), rng);
         let nth = match weight(mark) {
-            RARE => *dice.pick(&[1, 1, 1, 2, 2, 3, 5]),
-            USUAL => dice.magnitude(1, 40),
-            _ => dice.magnitude(1, 2_000),
+            RARE => *rng.pick(&[1, 1, 1, 2, 2, 3, 5]),
+            USUAL => rng.magnitude(1, 40),
+            _ => rng.magnitude(1, 2_000),
         };
         let nth = u32::try_from(nth).expect("small");
-        let side = dice.chance(1, 4).then(|| *dice.pick(&Side::ALL));
-        let fault = *weighted(faults, dice);
+        let side = rng.chance(1, 4).then(|| *rng.pick(&Side::ALL));
+        let fault = *weighted(faults, rng);
         Rule { mark, nth, side, fault, choices: None, told: String::new() }
     }
 }
@@ -198,9 +198,9 @@ pub fn parse_place(place: &str) -> Result<(Mark, u32), String> {
 }
 
 /// A random element, by weight.
-fn weighted<'a, T>(things: &'a [(T, u64)], dice: &mut Dice) -> &'a T {
+fn weighted<'a, T>(things: &'a [(T, u64)], rng: &mut Rng) -> &'a T {
     let total = things.iter().map(|(_, weight)| weight).sum();
-    let mut left = dice.below(total);
+    let mut left = rng.below(total);
     for (thing, weight) in things {
         if left < *weight {
             return thing;
@@ -211,14 +211,14 @@ fn weighted<'a, T>(things: &'a [(T, u64)], dice: &mut Dice) -> &'a T {
 }
 
 /// Draws rules for one run in `one_in`, with faults of `allowed` only.
-pub fn draw(one_in: u64, allowed: &FaultPlan, dice: &mut Dice) -> Vec<Rule> {
-    let rules = if dice.chance(1, one_in) { dice.range(1, RULES_MAX) } else { 0 };
+pub fn draw(one_in: u64, allowed: &FaultPlan, rng: &mut Rng) -> Vec<Rule> {
+    let rules = if rng.chance(1, one_in) { rng.range(1, RULES_MAX) } else { 0 };
     let faults: Vec<(Fault, u64)> =
         STRIKES.into_iter().filter(|(fault, _)| allowed.has(*fault)).collect();
     if faults.is_empty() {
         return Vec::new();
     }
-    (0..rules).map(|_| Rule::draw(&faults, dice)).collect()
+    (0..rules).map(|_| Rule::draw(&faults, rng)).collect()
 }
 
 const RARE: u64 = 12;
@@ -385,13 +385,13 @@ impl Targets {
     pub fn replace(&mut self, rules: &[Rule], seeds: Seeds) {
         self.rules.retain(|armed| armed.struck);
         for (index, rule) in (0..).zip(rules) {
-            let dice = match &rule.choices {
-                Some(choices) => Dice::scripted(choices.clone()),
+            let rng = match &rule.choices {
+                Some(choices) => Rng::scripted(choices.clone()),
                 None => seeds.stream("faults/marks", index),
             };
             let nth = self.count(rule.mark, rule.side).saturating_add(rule.nth);
             let rule = Rule { nth, ..rule.clone() };
-            self.rules.push(Armed { rule, dice, struck: false });
+            self.rules.push(Armed { rule, rng, struck: false });
         }
     }
 
@@ -444,10 +444,10 @@ impl Targets {
     }
 
     /// The stream for a rule's choices, which it records.
-    pub fn dice(&mut self, rule: usize) -> Dice {
-        let mut dice = self.rules[rule].dice.clone();
-        dice.record();
-        dice
+    pub fn rng(&mut self, rule: usize) -> Rng {
+        let mut rng = self.rules[rule].rng.clone();
+        rng.record();
+        rng
     }
 
     /// A rule has struck.
@@ -520,13 +520,13 @@ mod tests {
     fn drawn_rules_favour_rare_marks_and_use_only_allowed_faults() {
         let mut allowed = FaultPlan::none();
         allowed.switch_on(Fault::NodePause, (1, 1));
-        let dice = |seed| Seeds::new(seed).stream("test", 0);
+        let rng = |seed| Seeds::new(seed).stream("test", 0);
         let drawn: Vec<Rule> =
-            (0..800).flat_map(|seed| draw(4, &allowed, &mut dice(seed))).collect();
+            (0..800).flat_map(|seed| draw(4, &allowed, &mut rng(seed))).collect();
         assert!((300..700).contains(&drawn.len()), "{}", drawn.len());
         assert!(drawn.iter().all(|rule| rule.fault == Fault::NodePause));
         let rare = drawn.iter().filter(|rule| weight(rule.mark) == RARE).count();
         assert!(rare * 2 > drawn.len(), "{rare} of {}", drawn.len());
-        assert!(draw(4, &FaultPlan::none(), &mut dice(1)).is_empty());
+        assert!(draw(4, &FaultPlan::none(), &mut rng(1)).is_empty());
     }
 }

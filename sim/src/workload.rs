@@ -17,7 +17,7 @@ use zabkeeper_core::wire::{Acl, AddWatchMode, ReplyBody, Request, WatcherType};
 
 use crate::observe::ClientId;
 use crate::options::WorkloadOptions;
-use crate::seed::Dice;
+use crate::seed::Rng;
 
 pub use identity::{ENSEMBLE, known};
 pub use op::{Op, OpMix};
@@ -55,7 +55,7 @@ pub struct KeySpace(Vec<String>);
 #[derive(Debug)]
 pub struct Ops {
     client: ClientId,
-    dice: Dice,
+    rng: Rng,
     /// Never writes. Replies on a connection are in order, so a write that cannot be committed
     /// would block all replies that a server without a quorum might send.
     only_reads: bool,
@@ -79,14 +79,14 @@ enum Number {
 impl KeySpace {
     /// `count` paths, up to four levels deep. The first two are listed `hot` more times in total,
     /// so that many calls meet on them.
-    pub fn draw(count: u64, hot: u64, dice: &mut Dice) -> KeySpace {
+    pub fn draw(count: u64, hot: u64, rng: &mut Rng) -> KeySpace {
         let mut paths: Vec<String> = Vec::new();
         for number in 0..count.max(1) {
             let shallow: Vec<&String> =
                 paths.iter().filter(|path| path.matches('/').count() < 4).collect();
-            let parent = match dice.chance(1, 3) || shallow.is_empty() {
+            let parent = match rng.chance(1, 3) || shallow.is_empty() {
                 true => "",
-                false => shallow[dice.index(shallow.len())],
+                false => shallow[rng.index(shallow.len())],
             };
             paths.push(format!("{parent}/n{number}"));
         }
@@ -104,21 +104,21 @@ impl KeySpace {
 
 impl Ops {
     /// Operations of `client`. One client in four only reads.
-    pub fn new(client: ClientId, mut dice: Dice) -> Ops {
-        let only_reads = dice.chance(1, 4);
+    pub fn new(client: ClientId, mut rng: Rng) -> Ops {
+        let only_reads = rng.chance(1, 4);
         let (before, versions) = (Vec::new(), BTreeMap::new());
-        Ops { client, dice, only_reads, serial: 0, strangers: 0, before, focus: None, versions }
+        Ops { client, rng, only_reads, serial: 0, strangers: 0, before, focus: None, versions }
     }
 
     /// The next operation.
     pub fn next(&mut self, options: &WorkloadOptions) -> Op {
         let reads = if self.only_reads { options.mix.reads() } else { None };
-        reads.as_ref().unwrap_or(&options.mix).pick(&mut self.dice)
+        reads.as_ref().unwrap_or(&options.mix).pick(&mut self.rng)
     }
 
     /// The next operation among reads, if there are any.
     pub fn next_read(&mut self, options: &WorkloadOptions) -> Option<Op> {
-        options.mix.reads().map(|reads| reads.pick(&mut self.dice))
+        options.mix.reads().map(|reads| reads.pick(&mut self.rng))
     }
 
     /// The next operation for a contended path; `None` for a client that only reads.
@@ -126,7 +126,7 @@ impl Ops {
         let made = |op: &Op| !self.only_reads && options.mix.has(*op);
         let fight = [Op::CreateEphemeral, Op::CreateEphemeral, Op::Create, Op::Delete];
         let ops: Vec<Op> = fight.into_iter().filter(made).collect();
-        (!ops.is_empty()).then(|| *self.dice.pick(&ops))
+        (!ops.is_empty()).then(|| *self.rng.pick(&ops))
     }
 
     /// Limits the paths to the one with this index, or ends the limit.
@@ -135,30 +135,30 @@ impl Ops {
     }
 
     /// Draws from this stream from now on.
-    pub fn draw_anew(&mut self, dice: Dice) {
-        self.dice = dice;
+    pub fn draw_anew(&mut self, rng: Rng) {
+        self.rng = rng;
     }
 
     /// Records the choices of the next request.
     pub fn record(&mut self) {
-        self.dice.record();
+        self.rng.record();
     }
 
     /// The recorded choices.
     pub fn recorded(&mut self) -> Vec<u64> {
-        self.dice.recorded()
+        self.rng.recorded()
     }
 
     /// The next request makes these choices.
     pub fn choose(&mut self, choices: Vec<u64>) {
-        self.dice = Dice::scripted(choices);
+        self.rng = Rng::scripted(choices);
     }
 
     /// A request for this operation.
     pub fn request(&mut self, op: Op, options: &WorkloadOptions, keys: &KeySpace) -> Request {
         match op {
             Op::Multi => {
-                let count = self.dice.range(1, 6);
+                let count = self.rng.range(1, 6);
                 Request::Multi((0..count).map(|_| self.part(options, keys)).collect())
             }
             Op::Create
@@ -183,7 +183,7 @@ impl Ops {
             | Op::Ttl
             | Op::Quota => self.single(op, options, keys),
             Op::MultiRead => {
-                let count = self.dice.below(5);
+                let count = self.rng.below(5);
                 Request::MultiRead((0..count).map(|_| self.read_part(keys)).collect())
             }
         }
@@ -192,10 +192,10 @@ impl Ops {
     fn path(&mut self, KeySpace(paths): &KeySpace) -> String {
         let index = match self.focus {
             Some(path) => {
-                let index = self.dice.decided(path as u64, paths.len() as u64);
+                let index = self.rng.decided(path as u64, paths.len() as u64);
                 usize::try_from(index).expect("below a usize")
             }
-            None => self.dice.index(paths.len()),
+            None => self.rng.index(paths.len()),
         };
         paths[index].clone()
     }
@@ -204,16 +204,16 @@ impl Ops {
     fn part(&mut self, options: &WorkloadOptions, keys: &KeySpace) -> Request {
         let plain = [Op::Create, Op::CreateSequential, Op::Delete, Op::SetData, Op::SetData];
         let kinds = [Op::Container, Op::Ttl];
-        let mut parts: &[Op] = if self.dice.chance(1, 6) { &kinds } else { &plain };
-        if options.ephemeral_parts && self.dice.chance(1, 6) {
+        let mut parts: &[Op] = if self.rng.chance(1, 6) { &kinds } else { &plain };
+        if options.ephemeral_parts && self.rng.chance(1, 6) {
             parts = &[Op::CreateEphemeral];
         }
-        if self.dice.chance(1, 5) {
+        if self.rng.chance(1, 5) {
             let path = self.path(keys);
             let version = self.version_of(Number::Data, &path);
             return Request::Check { path, version };
         }
-        let op = *self.dice.pick(parts);
+        let op = *self.rng.pick(parts);
         self.single(op, options, keys)
     }
 
@@ -221,7 +221,7 @@ impl Ops {
     fn read_part(&mut self, keys: &KeySpace) -> Request {
         let path = self.path(keys);
         // The stock client sets no watch here, although the record has a field for it (OP-22).
-        if self.dice.chance(1, 2) {
+        if self.rng.chance(1, 2) {
             Request::GetData { path, watch: false }
         } else {
             Request::GetChildren { path, watch: false, with_stat: false }
@@ -231,18 +231,18 @@ impl Ops {
     fn single(&mut self, op: Op, options: &WorkloadOptions, keys: &KeySpace) -> Request {
         let one_in = options.odd_one_in;
         // The root's ACL is left open, since every client must be able to create children of it.
-        let odd = op != Op::SetAcl && one_in > 0 && self.dice.chance(1, one_in);
+        let odd = op != Op::SetAcl && one_in > 0 && self.rng.chance(1, one_in);
         let path = match odd {
-            true => (*self.dice.pick(&ODD_PATHS)).to_owned(),
+            true => (*self.rng.pick(&ODD_PATHS)).to_owned(),
             false => self.path(keys),
         };
-        let watch = self.dice.chance(1, 2);
-        let with_stat = self.dice.chance(1, 2);
+        let watch = self.rng.chance(1, 2);
+        let with_stat = self.rng.chance(1, 2);
         match op {
             Op::Create => self.create(path, 0, with_stat, options),
             Op::CreateEphemeral => self.create(path, 1, with_stat, options),
             Op::CreateSequential => {
-                let flags = if self.dice.chance(1, 2) { 2 } else { 3 };
+                let flags = if self.rng.chance(1, 2) { 2 } else { 3 };
                 self.create(format!("{path}-"), flags, with_stat, options)
             }
             Op::Delete => {
@@ -256,7 +256,7 @@ impl Ops {
             Op::GetData => Request::GetData { path, watch },
             Op::Exists => Request::Exists { path, watch },
             Op::GetChildren => {
-                let path = if self.dice.chance(1, 8) { "/".to_owned() } else { path };
+                let path = if self.rng.chance(1, 8) { "/".to_owned() } else { path };
                 Request::GetChildren { path, watch, with_stat }
             }
             Op::Sync => Request::Sync { path },
@@ -268,19 +268,19 @@ impl Ops {
             }
             Op::GetEphemerals => {
                 let prefixes = ["", "/", " / ", "/n", "/n1"];
-                let any = self.dice.chance(1, 2);
-                let prefix = if any { path } else { (*self.dice.pick(&prefixes)).to_owned() };
+                let any = self.rng.chance(1, 2);
+                let prefix = if any { path } else { (*self.rng.pick(&prefixes)).to_owned() };
                 Request::GetEphemerals { prefix }
             }
             Op::GetAllChildrenNumber => {
-                let path = if self.dice.chance(1, 6) { "/".to_owned() } else { path };
+                let path = if self.rng.chance(1, 6) { "/".to_owned() } else { path };
                 Request::GetAllChildrenNumber { path }
             }
             Op::WhoAmI => Request::WhoAmI,
             Op::Container => {
-                let (path, flags) = match self.dice.below(10) {
+                let (path, flags) = match self.rng.below(10) {
                     0 => (format!("{path}-"), 2),
-                    1 => (path, *self.dice.pick(&[0, 1, 5, 7])),
+                    1 => (path, *self.rng.pick(&[0, 1, 5, 7])),
                     _ => (path, 4),
                 };
                 let (data, acl) = (self.data(options), self.acl(options));
@@ -289,19 +289,19 @@ impl Ops {
             Op::Ttl => self.ttl(path, options),
             Op::Quota => {
                 let depth = path.match_indices('/').nth(2).map_or(path.len(), |(end, _)| end);
-                quota::request(&path[..depth], &mut self.dice)
+                quota::request(&path[..depth], &mut self.rng)
             }
             // This branch issues several calls at once.
             Op::Auth
-                if options.depth > 1 && self.strangers < STRANGERS && self.dice.chance(1, 2) =>
+                if options.depth > 1 && self.strangers < STRANGERS && self.rng.chance(1, 2) =>
             {
                 self.as_stranger(options)
             }
             Op::Auth => self.auth(),
             Op::AddWatch => {
                 let modes = [AddWatchMode::Persistent, AddWatchMode::PersistentRecursive];
-                let path = if self.dice.chance(1, 20) { "/".to_owned() } else { path };
-                Request::AddWatch { path, mode: *self.dice.pick(&modes) }
+                let path = if self.rng.chance(1, 20) { "/".to_owned() } else { path };
+                Request::AddWatch { path, mode: *self.rng.pick(&modes) }
             }
             Op::CheckWatches | Op::RemoveWatches => {
                 let kinds = [
@@ -311,7 +311,7 @@ impl Ops {
                     WatcherType::Persistent,
                     WatcherType::PersistentRecursive,
                 ];
-                let kind = *self.dice.pick(&kinds);
+                let kind = *self.rng.pick(&kinds);
                 Request::Watches { path, kind, remove: op == Op::RemoveWatches }
             }
         }
@@ -355,21 +355,21 @@ impl Ops {
         options: &WorkloadOptions,
     ) -> Request {
         // The server refuses invalid flags by a transaction of its own.
-        let flags = if self.dice.chance(1, 100) { 9 } else { flags };
+        let flags = if self.rng.chance(1, 100) { 9 } else { flags };
         let (data, acl) = (self.data(options), self.acl(options));
         Request::Create { path, data, acl, flags, with_stat }
     }
 
     /// Mostly TTLs that expire within a run, and a few invalid ones.
     fn ttl(&mut self, path: String, options: &WorkloadOptions) -> Request {
-        let (path, flags) = match self.dice.below(10) {
+        let (path, flags) = match self.rng.below(10) {
             0 => (format!("{path}-"), 6),
-            1 => (path, *self.dice.pick(&[0, 1, 4, 7])),
+            1 => (path, *self.rng.pick(&[0, 1, 4, 7])),
             _ => (path, 5),
         };
-        let ttl = match self.dice.below(20) {
-            0 => *self.dice.pick(&[0, -1, 1 << 40, (1 << 40) - 1]),
-            _ => i64::try_from(self.dice.magnitude(1, 20_000)).expect("small"),
+        let ttl = match self.rng.below(20) {
+            0 => *self.rng.pick(&[0, -1, 1 << 40, (1 << 40) - 1]),
+            _ => i64::try_from(self.rng.magnitude(1, 20_000)).expect("small"),
         };
         let (data, acl) = (self.data(options), self.acl(options));
         Request::CreateTtl { path, data, acl, flags, ttl }
@@ -378,8 +378,8 @@ impl Ops {
     /// Mostly the open ACL.
     fn acl(&mut self, options: &WorkloadOptions) -> Vec<Acl> {
         let one_in = options.narrow_one_in;
-        let narrow = one_in > 0 && self.dice.chance(1, one_in);
-        if narrow { identity::narrow(&mut self.dice) } else { Acl::open() }
+        let narrow = one_in > 0 && self.rng.chance(1, one_in);
+        if narrow { identity::narrow(&mut self.rng) } else { Acl::open() }
     }
 
     /// Authenticates as a new user, right behind requests that only that user may make: a request
@@ -390,10 +390,10 @@ impl Ops {
         let (auth, acl) = identity::stranger(self.client.0, self.strangers);
         let path = format!("/t{}.{}", self.client.0, self.strangers);
         let (first, data) = (self.data(options), self.data(options));
-        let with_stat = self.dice.chance(1, 2);
+        let with_stat = self.rng.chance(1, 2);
         let create = Request::Create { path: path.clone(), data: first, acl, flags: 1, with_stat };
         let set = Request::SetData { path: path.clone(), data, version: -1 };
-        let get = Request::GetData { path, watch: self.dice.chance(1, 2) };
+        let get = Request::GetData { path, watch: self.rng.chance(1, 2) };
         self.before = vec![(Op::CreateEphemeral, create), (Op::SetData, set), (Op::GetData, get)];
         Request::Auth { scheme: "digest".to_owned(), auth }
     }
@@ -404,14 +404,14 @@ impl Ops {
     }
 
     fn auth(&mut self) -> Request {
-        let (scheme, auth) = identity::credential(&mut self.dice);
+        let (scheme, auth) = identity::credential(&mut self.rng);
         Request::Auth { scheme, auth }
     }
 
     /// Any version, the one seen last, or the one before.
     fn version_of(&mut self, number: Number, path: &str) -> i32 {
         let seen = self.versions.get(&(number, path.to_owned())).copied().unwrap_or(0);
-        match self.dice.below(4) {
+        match self.rng.below(4) {
             0 | 1 => -1,
             2 => seen,
             _ => (seen - 1).max(0),
@@ -421,12 +421,12 @@ impl Ops {
     /// Mostly the unique stamp, sometimes with padding, sometimes empty or null.
     fn data(&mut self, options: &WorkloadOptions) -> Option<Bytes> {
         self.serial += 1;
-        match self.dice.below(16) {
+        match self.rng.below(16) {
             0 => None,
             1 => Some(Bytes::new()),
             2 | 3 => {
                 let mut data = self.stamp().to_vec();
-                let length = self.dice.upto(options.data_bytes).max(data.len());
+                let length = self.rng.upto(options.data_bytes).max(data.len());
                 data.resize(length, b'.');
                 Some(Bytes::from(data))
             }

@@ -234,7 +234,7 @@ impl Server {
     fn on_leader_message(&mut self, link: LinkId, message: FromLeader, cx: &mut Cx<'_>) {
         // While clients are not read, their heartbeats do not arrive, so their sessions count as
         // alive.
-        let spared = matches!(message, FromLeader::Ping { .. }) && self.has_been_deaf(cx);
+        let spared = matches!(message, FromLeader::Ping { .. }) && self.had_paused_clients(cx);
         let here = if spared { self.sessions_here(cx) } else { Vec::new() };
         match &mut self.role {
             Role::Following(follower) if follower.link() == Some(link) => {

@@ -128,7 +128,7 @@ impl Watches {
 
     pub(crate) fn add(&mut self, kind: Kind, path: &str, conn: ConnId) {
         let id = self.find(path).unwrap_or_else(|| self.place(path));
-        let slot = self.by_conn.get(&conn).copied().unwrap_or_else(|| self.seat(conn));
+        let slot = self.by_conn.get(&conn).copied().unwrap_or_else(|| self.intern_conn(conn));
         let before = self.path(id).list.modes(slot);
         self.change(id, slot, before, before.with(kind.modes()));
         if before == Modes::NONE {
@@ -330,7 +330,7 @@ impl Watches {
     }
 
     /// Allocates an index for a connection.
-    fn seat(&mut self, conn: ConnId) -> Slot {
+    fn intern_conn(&mut self, conn: ConnId) -> Slot {
         let slot = self.free_conns.pop().unwrap_or_else(|| {
             let slot = Slot(u32::try_from(self.conns.len()).expect("places are 32-bit"));
             self.conns.push(Conn { id: conn, paths: Vec::new(), live: 0, data: 0 });

@@ -274,7 +274,7 @@ impl Proposer {
         let before = std::mem::replace(acked, zxid.max(*acked));
         let voters = cx.config.voters();
         let committed =
-            voters.reached_by_quorum(|id| self.acked.get(&id).copied().unwrap_or_default());
+            voters.quorum_watermark(|id| self.acked.get(&id).copied().unwrap_or_default());
         if !voters.alone() && zxid > before {
             self.note_ack(from, (before, zxid), committed, cx);
         }

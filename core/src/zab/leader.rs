@@ -240,7 +240,7 @@ impl Leader {
     /// A link is down.
     pub(crate) fn on_down(&mut self, link: LinkId, cx: &mut Cx<'_>) -> LeaderEffect {
         let gone = self.learners.remove(&link);
-        if gone.is_some_and(|learner| learner.is_mended()) {
+        if gone.is_some_and(|learner| learner.is_syncing()) {
             cx.mark(Mark::SyncInterrupted);
         }
         if matches!(self.phase, Phase::Synchronization { .. }) && !self.has_quorum(|_| true, cx) {
@@ -305,7 +305,7 @@ impl Leader {
         };
         for learner in self.learners.values_mut() {
             if let Stage::Promised { last } = learner.stage {
-                learner.bring_in(last, replica, epoch, cx);
+                learner.start_sync(last, replica, epoch, cx);
             }
         }
     }
@@ -639,7 +639,7 @@ impl Leader {
                 let answered = self.answered.get(&id).copied().unwrap_or_default();
                 if id == own { self.round } else { answered }
             };
-            let confirmed = cx.config.voters().reached_by_quorum(answered);
+            let confirmed = cx.config.voters().quorum_watermark(answered);
             let Some(broadcast) = self.broadcast() else {
                 return LeaderEffect::GoOn;
             };

@@ -42,7 +42,7 @@ pub(super) struct Learner {
     /// Is a disk read for it under way?
     reading: bool,
     /// Must the send queue of the link drain before more is sent?
-    filling: bool,
+    awaiting_drain: bool,
     /// When the learner was last known to be alive. While it serves, this is the send time of the
     /// newest ping that it has answered: a message that has waited in a queue does not show that
     /// the learner is alive now.
@@ -50,7 +50,7 @@ pub(super) struct Learner {
     /// The learner's clock in its last PONG.
     echo: Instant,
     /// Since when acknowledgements are due without one having arrived.
-    owes_since: Option<Instant>,
+    unacked_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,10 +94,10 @@ impl Learner {
             told_voters: false,
             keeps_voters: false,
             reading: false,
-            filling: false,
+            awaiting_drain: false,
             heard: now,
             echo: Instant(0),
-            owes_since: None,
+            unacked_since: None,
         }
     }
 
@@ -117,7 +117,7 @@ impl Learner {
     }
 
     /// Is its history being synchronised with the leader's?
-    pub(super) fn is_mended(&self) -> bool {
+    pub(super) fn is_syncing(&self) -> bool {
         matches!(self.stage, Stage::Truncating | Stage::Snapshotting { .. } | Stage::CatchingUp)
     }
 
@@ -151,7 +151,13 @@ impl Learner {
 
     /// Begins or continues to synchronise a learner whose history ends at `last` (ZAB-07). The
     /// leader's history is final by now.
-    pub(super) fn mend(&mut self, last: Zxid, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
+    pub(super) fn choose_sync_mode(
+        &mut self,
+        last: Zxid,
+        replica: &Replica,
+        epoch: Epoch,
+        cx: &mut Cx<'_>,
+    ) {
         match replica.history().last_at_or_before(last) {
             Some(shared) if shared == last => {
                 cx.mark(if last == replica.log().appended() {
@@ -161,7 +167,7 @@ impl Learner {
                 });
                 self.sent = last;
                 self.stage = Stage::CatchingUp;
-                self.pump(replica, epoch, cx);
+                self.send_next(replica, epoch, cx);
             }
             Some(shared) => {
                 // The learner may lack this zxid; each further TRUNC goes further back, so this
@@ -174,7 +180,7 @@ impl Learner {
                 Some(zxid) => {
                     cx.mark(Mark::SyncSnap);
                     self.stage = Stage::Snapshotting { zxid, next: Some(0) };
-                    self.pump(replica, epoch, cx);
+                    self.send_next(replica, epoch, cx);
                 }
                 // The snapshot was unreadable: another one is being taken.
                 None => {
@@ -187,7 +193,7 @@ impl Learner {
 
     /// The same for a learner that has just promised: it may be sent a snapshot although the log
     /// would suffice (`prefer_snapshots`).
-    pub(super) fn bring_in(
+    pub(super) fn start_sync(
         &mut self,
         last: Zxid,
         replica: &Replica,
@@ -199,16 +205,16 @@ impl Learner {
             cx.config.limits.prefer_snapshots && shares && *zxid > last
         });
         let Some(zxid) = preferred else {
-            return self.mend(last, replica, epoch, cx);
+            return self.choose_sync_mode(last, replica, epoch, cx);
         };
         cx.mark(Mark::SyncSnapPreferred);
         self.stage = Stage::Snapshotting { zxid, next: Some(0) };
-        self.pump(replica, epoch, cx);
+        self.send_next(replica, epoch, cx);
     }
 
     /// Sends the next chunk or the next log entries, if the link has room.
-    pub(super) fn pump(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
-        if self.reading || self.filling {
+    pub(super) fn send_next(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
+        if self.reading || self.awaiting_drain {
             return;
         }
         match self.stage {
@@ -240,7 +246,7 @@ impl Learner {
         let mut bytes = 0;
         for entry in recent {
             if bytes > u64::from(bulk) {
-                self.filling = true;
+                self.awaiting_drain = true;
                 return;
             }
             bytes += entry.bytes.len() as u64;
@@ -286,7 +292,7 @@ impl Learner {
             self.sent = entry.zxid;
             cx.tell(self.link, FromLeader::Proposal(entry));
         }
-        self.filling = true;
+        self.awaiting_drain = true;
         Ok(())
     }
 
@@ -305,7 +311,7 @@ impl Learner {
         if let Stage::Snapshotting { zxid, next } = &mut self.stage {
             *next = (!last).then_some(index + 1);
             cx.tell(self.link, FromLeader::Snap { zxid: *zxid, index, bytes, last });
-            self.filling = true;
+            self.awaiting_drain = true;
         }
         Ok(())
     }
@@ -328,8 +334,8 @@ impl Learner {
         if self.stage != Stage::Serving {
             self.heard = cx.now.mono;
         }
-        self.filling = false;
-        self.pump(replica, epoch, cx);
+        self.awaiting_drain = false;
+        self.send_next(replica, epoch, cx);
     }
 
     /// Sends a new proposal, if the learner is live.
@@ -339,7 +345,7 @@ impl Learner {
             if matches!(self.stage, Stage::Live) {
                 cx.mark(Mark::SyncProposalLive);
             }
-            self.owes_since.get_or_insert(cx.now.mono);
+            self.unacked_since.get_or_insert(cx.now.mono);
             cx.tell(self.link, FromLeader::Proposal(entry.clone()));
         } else if matches!(self.stage, Stage::CatchingUp | Stage::Snapshotting { .. }) {
             cx.mark(Mark::SyncMeanwhile);
@@ -373,7 +379,7 @@ impl Learner {
             || (self.stage == Stage::Synced && self.told_voters && !self.keeps_voters);
         if self.stage == Stage::Live {
             self.stage = Stage::Synced;
-            self.owes_since = self.owes_since.map(|_| now);
+            self.unacked_since = self.unacked_since.map(|_| now);
         }
         self.keeps_voters |= asked && self.told_voters;
         asked
@@ -381,7 +387,7 @@ impl Learner {
 
     /// The learner has acknowledged `zxid`.
     pub(super) fn on_ack(&mut self, zxid: Zxid, now: Instant) {
-        self.owes_since = (zxid < self.sent).then_some(now);
+        self.unacked_since = (zxid < self.sent).then_some(now);
     }
 
     /// When the leader drops the learner, unless it shows a sign of life (ZAB-06, ZAB-18).
@@ -392,7 +398,7 @@ impl Learner {
         } else {
             self.heard.after(config.init_limit())
         };
-        match self.owes_since {
+        match self.unacked_since {
             Some(since) if self.is_synced() => silent.min(since.after(config.sync_limit())),
             Some(_) | None => silent,
         }

@@ -35,7 +35,7 @@
 //! disk N full | disk N roomy  the disk has no room for snapshots | has room again
 //! lose A->B                   discards the messages that a dead server has sent
 //! cut A-B | mend A-B          breaks all links at once, discards messages under way, and prevents
-//!                             new links until `mend`
+//!                             new links until `choose_sync_mode`
 //! show pings                  prints PING and PONG, too
 //! status | digest             prints what the servers report of themselves
 //! sN cM ..                    a client of server N; see `scenarios`

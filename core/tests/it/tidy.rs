@@ -191,6 +191,88 @@ fn architecture_page_lists_every_core_module() {
     }
 }
 
+/// rustfmt wraps code; comments are wrapped by hand.
+#[test]
+fn comments_fit_into_100_columns() {
+    for folder in ["core", "client", "sim", "net-tokio", "storage-fs", "fuzz/checks"] {
+        for (path, text) in sources(folder) {
+            for (number, line) in text.lines().enumerate() {
+                let is_comment = line.trim_start().starts_with("//");
+                let fits = !is_comment || line.chars().count() <= 100;
+                assert!(fits, "{}:{}: {line}", path.display(), number + 1);
+            }
+        }
+    }
+}
+
+/// Everything that follows from a change of role is in one file.
+#[test]
+fn only_server_rs_assigns_the_role() {
+    for (path, text) in sources("core/src") {
+        let assigns = code(&text).contains("self.role = ");
+        assert!(!assigns || path.ends_with("core/src/server.rs"), "{}", path.display());
+    }
+}
+
+/// Names that were replaced by the terms of ZooKeeper's source, the ZAB paper, POSIX or tokio.
+const BANNED: [&str; 22] = [
+    "Anew",
+    "Cleaning",
+    "Dice",
+    "Farewell",
+    "Hold",
+    "Hub",
+    "Lapse",
+    "News",
+    "Porch",
+    "Recent",
+    "Stance",
+    "ballots",
+    "bring_in",
+    "dice",
+    "doors",
+    "filling",
+    "is_mended",
+    "let_in",
+    "mend",
+    "owes_since",
+    "pump",
+    "reached_by_quorum",
+    "stand_in_line",
+    "take_news",
+];
+
+#[test]
+fn code_uses_no_banned_name() {
+    for folder in ["core/src", "client/src", "sim/src", "net-tokio/src", "storage-fs/src"] {
+        for (path, text) in sources(folder) {
+            let text = uncommented(&text);
+            let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let banned = words.find(|word| BANNED.contains(word));
+            assert_eq!(banned, None, "{}", path.display());
+        }
+    }
+}
+
+/// Paths of the workspace that pages name, as `core/src/io.rs` or `sim/corpus/`.
+#[test]
+fn paths_that_documents_name_exist() {
+    let pages = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    for page in pages.chain([root().join("README.md")]) {
+        let text = fs::read_to_string(&page).unwrap();
+        for quoted in text.split('`').skip(1).step_by(2) {
+            let first = quoted.split('/').next().unwrap_or_default();
+            let is_path = (quoted.ends_with('/') || quoted.contains('.'))
+                && ["core", "client", "sim", "net-tokio", "storage-fs", "fuzz", "docs", ".ci"]
+                    .contains(&first)
+                && !quoted.contains(|c: char| c.is_whitespace() || "*<{$,".contains(c));
+            let exists = !is_path || root().join(quoted).exists();
+            assert!(exists, "{} names {quoted}, which does not exist", page.display());
+        }
+    }
+}
+
 /// The numbered edge cases, and those of features to come: the contents of an ensemble's config
 /// node, read-only mode, reconfig, the admin server.
 const EDGE_CASES: std::ops::RangeInclusive<u32> = 1..=230;

@@ -89,7 +89,7 @@ impl Client {
                     let turns =
                         !welcomed || is(XID_SET_WATCHES) || (is(XID_EVENT) && !tap.read.is_empty());
                     let hops = turns && shared.options.workload.hops;
-                    cut = hops && self.dice.chance(1, FIRES_ONE_IN);
+                    cut = hops && self.rng.chance(1, FIRES_ONE_IN);
                     due += u64::from(welcomed && self.memory.read(&frame));
                     let percent = self.pings_percent;
                     tap.patience

@@ -43,11 +43,11 @@ impl Client {
         let high = high.max(low);
         let (resume, timeout) = match self.resumed.take() {
             Some((identity, timeout_ms)) => (Some(identity), timeout_ms),
-            None => (None, self.dice.range(low, high)),
+            None => (None, self.rng.range(low, high)),
         };
         let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
         let config = library_config(&shared.options, timeout, resume);
-        self.session = Some(Session::new(config, self.dice.word()));
+        self.session = Some(Session::new(config, self.rng.word()));
         shared.tally.counts.sessions += u64::from(resume.is_none());
         self.step(Input::Timeout, shared);
         let (client, life) = (self.id, self.life);
@@ -117,7 +117,7 @@ impl Client {
         if self.diary.is_some() {
             return;
         }
-        let after = self.dice.range(1, 1_000_000_000);
+        let after = self.rng.range(1, 1_000_000_000);
         shared.after(after, Event::Birth { client: self.id, life: self.life });
     }
 

@@ -18,7 +18,7 @@ use zabkeeper_core::Instant;
 
 use super::content::{Change, Content, File, Pending, Span};
 use super::disk::{Disk, Folder, NameChange};
-use crate::seed::{Dice, Seeds};
+use crate::seed::{Rng, Seeds};
 
 /// A device writes this many bytes atomically, and loses them together.
 pub(super) const SECTOR: u64 = 512;
@@ -126,8 +126,8 @@ enum Keep {
 }
 
 impl Disk {
-    /// The server ends at `at`; `dice` decide what survives. The process' handles must be closed.
-    pub fn crash(&mut self, at: Instant, how: Crash, mut dice: Dice) -> Losses {
+    /// The server ends at `at`; `rng` decide what survives. The process' handles must be closed.
+    pub fn crash(&mut self, at: Instant, how: Crash, mut rng: Rng) -> Losses {
         self.settle(at);
         let mut losses = Losses::default();
         for file in self.files.values_mut() {
@@ -136,23 +136,23 @@ impl Disk {
                 // A part of it may be lost.
                 file.last_write = None;
             }
-            stop(file, at, &mut dice, &mut losses);
+            stop(file, at, &mut rng, &mut losses);
         }
         self.syncing.clear();
         for folder in &mut self.folders {
             folder.locked = false;
-            stop_names(folder, at, &mut dice, &mut losses);
+            stop_names(folder, at, &mut rng, &mut losses);
         }
         if let Crash::Power { torn, garbage, names } = how {
             self.reboot();
-            let mode = draw_keep(torn, &mut dice);
+            let mode = draw_keep(torn, &mut rng);
             for file in self.files.values_mut().filter(|file| !file.pending.is_empty()) {
                 // Files mostly share one outcome; sometimes each has its own.
-                let keep = if dice.chance(1, 2) { mode } else { draw_keep(torn, &mut dice) };
-                power_off(file, keep, garbage, &mut dice, &mut losses);
+                let keep = if rng.chance(1, 2) { mode } else { draw_keep(torn, &mut rng) };
+                power_off(file, keep, garbage, &mut rng, &mut losses);
             }
             for folder in &mut self.folders {
-                power_off_names(folder, names, &mut dice, &mut losses);
+                power_off_names(folder, names, &mut rng, &mut losses);
             }
         }
         for file in self.files.values_mut() {
@@ -219,20 +219,20 @@ impl Disk {
     }
 }
 
-fn draw_keep(torn: bool, dice: &mut Dice) -> Keep {
+fn draw_keep(torn: bool, rng: &mut Rng) -> Keep {
     let modes: &[Keep] = if torn {
         &[Keep::Nothing, Keep::Everything, Keep::Prefix, Keep::Pieces, Keep::Pieces]
     } else {
         &[Keep::Nothing, Keep::Everything, Keep::Prefix]
     };
-    *dice.pick(modes)
+    *rng.pick(modes)
 }
 
 /// Drops operations that had not begun, and decides how far operations in progress got.
-fn stop(file: &mut File, at: Instant, dice: &mut Dice, losses: &mut Losses) {
+fn stop(file: &mut File, at: Instant, rng: &mut Rng, losses: &mut Losses) {
     for sync in std::mem::take(&mut file.syncs) {
         // A sync in progress may have reached the device; its changes are then durable.
-        if sync.begin < at && dice.chance(1, 2) {
+        if sync.begin < at && rng.chance(1, 2) {
             file.synced(sync.begin);
         }
     }
@@ -247,13 +247,13 @@ fn stop(file: &mut File, at: Instant, dice: &mut Dice, losses: &mut Losses) {
             pending.span.end = at;
             match &mut pending.change {
                 Change::Write { bytes, .. } => {
-                    bytes.truncate(dice.upto(bytes.len()));
+                    bytes.truncate(rng.upto(bytes.len()));
                     if bytes.is_empty() {
                         continue;
                     }
                 }
                 Change::Grow { .. } | Change::Cut { .. } => {
-                    if dice.chance(1, 2) {
+                    if rng.chance(1, 2) {
                         continue;
                     }
                 }
@@ -264,9 +264,9 @@ fn stop(file: &mut File, at: Instant, dice: &mut Dice, losses: &mut Losses) {
     file.pending = stopped;
 }
 
-fn stop_names(folder: &mut Folder, at: Instant, dice: &mut Dice, losses: &mut Losses) {
+fn stop_names(folder: &mut Folder, at: Instant, rng: &mut Rng, losses: &mut Losses) {
     for sync in std::mem::take(&mut folder.syncs) {
-        if sync.begin < at && dice.chance(1, 2) {
+        if sync.begin < at && rng.chance(1, 2) {
             folder.synced(sync.begin);
         }
     }
@@ -278,21 +278,21 @@ fn stop_names(folder: &mut Folder, at: Instant, dice: &mut Dice, losses: &mut Lo
         if span.end > at {
             losses.interrupted += 1;
             span.end = at;
-            return dice.chance(1, 2);
+            return rng.chance(1, 2);
         }
         true
     });
 }
 
-fn power_off(file: &mut File, keep: Keep, garbage: bool, dice: &mut Dice, losses: &mut Losses) {
+fn power_off(file: &mut File, keep: Keep, garbage: bool, rng: &mut Rng, losses: &mut Losses) {
     let mut pending = std::mem::take(&mut file.pending);
     let total = pending.len() as u64;
     match keep {
         Keep::Nothing => pending.clear(),
         Keep::Everything => {}
-        Keep::Prefix => pending.truncate(dice.upto(pending.len())),
+        Keep::Prefix => pending.truncate(rng.upto(pending.len())),
         Keep::Pieces => {
-            pieces(&mut file.durable, &pending, garbage, dice, losses);
+            pieces(&mut file.durable, &pending, garbage, rng, losses);
             return;
         }
     }
@@ -315,17 +315,17 @@ fn pieces(
     durable: &mut Content,
     pending: &[Pending],
     garbage: bool,
-    dice: &mut Dice,
+    rng: &mut Rng,
     losses: &mut Losses,
 ) {
-    let (cut, size) = draw_size(durable, pending, dice, losses);
+    let (cut, size) = draw_size(durable, pending, rng, losses);
     if let Some((_, cut)) = cut {
         durable.cut(cut);
     }
     let mut arrived: BTreeMap<usize, (u32, u32)> = BTreeMap::new();
     for (_, parts) in sectors(pending, cut) {
         let versions = parts.len();
-        let kept = if dice.chance(1, 2) { dice.upto(versions) } else { versions };
+        let kept = if rng.chance(1, 2) { rng.upto(versions) } else { versions };
         for (number, part) in parts.iter().enumerate() {
             let (whole, lost) = arrived.entry(part.write).or_default();
             if number < kept {
@@ -335,12 +335,12 @@ fn pieces(
                 *lost += 1;
             }
         }
-        if garbage && kept < versions && dice.chance(1, 4) {
+        if garbage && kept < versions && rng.chance(1, 4) {
             losses.garbled += 1;
             let part = &parts[kept];
             let mut filler = vec![0; part.bytes.len()];
-            if dice.chance(1, 2) {
-                dice.fill(&mut filler);
+            if rng.chance(1, 2) {
+                rng.fill(&mut filler);
             }
             durable.write(part.offset, &filler);
         }
@@ -355,7 +355,7 @@ fn pieces(
 fn draw_size(
     durable: &Content,
     pending: &[Pending],
-    dice: &mut Dice,
+    rng: &mut Rng,
     losses: &mut Losses,
 ) -> (Option<(usize, u64)>, u64) {
     let mut cuts: Vec<(usize, u64)> = Vec::new();
@@ -364,7 +364,7 @@ fn draw_size(
             cuts.push((number, size));
         }
     }
-    let happened = dice.upto(cuts.len());
+    let happened = rng.upto(cuts.len());
     let cut = happened.checked_sub(1).map(|last| cuts[last]);
     let mut size = cut.map_or(durable.size(), |(_, size)| size.min(durable.size()));
     let mut sizes = vec![size];
@@ -379,7 +379,7 @@ fn draw_size(
             sizes.push(size);
         }
     }
-    let chosen = if dice.chance(1, 2) { sizes[sizes.len() - 1] } else { *dice.pick(&sizes) };
+    let chosen = if rng.chance(1, 2) { sizes[sizes.len() - 1] } else { *rng.pick(&sizes) };
     losses.sizes_lost += u64::from(Some(&chosen) != sizes.last() || happened < cuts.len());
     (cut, chosen)
 }
@@ -422,14 +422,14 @@ fn count_pieces(arrived: &BTreeMap<usize, (u32, u32)>, losses: &mut Losses) {
     losses.reordered += u64::from(reordered);
 }
 
-fn power_off_names(folder: &mut Folder, names: bool, dice: &mut Dice, losses: &mut Losses) {
-    let all_or_none = dice.chance(1, 2);
-    let fate = dice.chance(1, 2);
+fn power_off_names(folder: &mut Folder, names: bool, rng: &mut Rng, losses: &mut Losses) {
+    let all_or_none = rng.chance(1, 2);
+    let fate = rng.chance(1, 2);
     let mut lost: Vec<String> = Vec::new();
     for (_, change) in std::mem::take(&mut folder.pending) {
         let touched = touched(&change);
         let blocked = touched.iter().any(|name| lost.iter().any(|other| other == name));
-        let wanted = if names { dice.chance(1, 2) } else { fate };
+        let wanted = if names { rng.chance(1, 2) } else { fate };
         let wanted = if all_or_none { fate } else { wanted };
         if wanted && !blocked {
             folder.durable.apply(&change);

@@ -19,7 +19,7 @@ use zabkeeper_core::Instant;
 use super::content::{Change, File, Span};
 use super::ops::{FsyncFault, Op, OpKind, Pace};
 use crate::faults::Fault;
-use crate::seed::Dice;
+use crate::seed::Rng;
 
 /// `EMFILE` on Linux.
 const TOO_MANY_FILES: i32 = 24;
@@ -108,7 +108,7 @@ pub struct Disk {
     nameless: BTreeSet<FileId>,
     /// Start time of the next operation.
     cursor: Instant,
-    pub(super) dice: Dice,
+    pub(super) rng: Rng,
     pace: Pace,
     /// Injected faults.
     pub trouble: Trouble,
@@ -122,12 +122,12 @@ pub struct Disk {
 
 impl Disk {
     /// Draws from this stream from now on.
-    pub fn draw_anew(&mut self, dice: Dice) {
-        self.dice = dice;
+    pub fn draw_anew(&mut self, rng: Rng) {
+        self.rng = rng;
     }
 
     /// An empty disk.
-    pub fn new(dice: Dice, pace: Pace) -> Disk {
+    pub fn new(rng: Rng, pace: Pace) -> Disk {
         Disk {
             folders: [Folder::default(), Folder::default()],
             files: BTreeMap::new(),
@@ -135,7 +135,7 @@ impl Disk {
             syncing: BTreeSet::new(),
             nameless: BTreeSet::new(),
             cursor: Instant(0),
-            dice,
+            rng,
             pace,
             trouble: Trouble::default(),
             failed: None,
@@ -310,7 +310,7 @@ impl Disk {
     /// Times one operation and records it.
     fn lay_out(&mut self, kind: OpKind, name: &str, offset: u64, length: u64, digest: u64) -> Span {
         let begin = self.cursor;
-        let mut took = self.pace.draw(kind, length, &mut self.dice);
+        let mut took = self.pace.draw(kind, length, &mut self.rng);
         if begin < self.trouble.slow_until {
             took = took.saturating_mul(self.trouble.slowness).min(SLOWEST);
         }
@@ -425,7 +425,7 @@ impl Disk {
             let done = if full {
                 bytes.len().saturating_sub(usize::try_from(grows - room).unwrap_or(usize::MAX))
             } else {
-                self.dice.upto(bytes.len())
+                self.rng.upto(bytes.len())
             };
             self.put(id, span, offset, &bytes[..done]);
             return Err(if full { no_space(&name) } else { io_error("write", &name) });

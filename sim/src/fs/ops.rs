@@ -5,7 +5,7 @@
 use std::fmt;
 
 use super::content::Span;
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::trace::Fingerprint;
 
 /// The kind of an operation.
@@ -100,15 +100,15 @@ impl Pace {
         }
     }
 
-    pub(super) fn draw(self, kind: OpKind, length: u64, dice: &mut Dice) -> u64 {
+    pub(super) fn draw(self, kind: OpKind, length: u64, rng: &mut Rng) -> u64 {
         if self.op_mean == 0 {
             return 0;
         }
-        let mut spread = |mean| if self.steady { mean } else { dice.exponential(mean) };
+        let mut spread = |mean| if self.steady { mean } else { rng.exponential(mean) };
         match kind {
             OpKind::Sync | OpKind::SyncDir => {
                 let took = spread(self.sync_mean);
-                let tail = if !self.steady && dice.chance(1, 1_000) { 100 } else { 1 };
+                let tail = if !self.steady && rng.chance(1, 1_000) { 100 } else { 1 };
                 1 + took * tail
             }
             OpKind::List

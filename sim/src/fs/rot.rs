@@ -10,7 +10,7 @@ use super::Disk;
 use super::content::LastWrite;
 use super::crash::SECTOR;
 use super::disk::FileId;
-use crate::seed::Dice;
+use crate::seed::Rng;
 
 /// The file that records the end of the log.
 const STATE: &str = "state";
@@ -56,29 +56,29 @@ impl Disk {
     /// Damages a bit or a sector of the newest file of some kind (its name up to the first dot), or
     /// the last write of the log, as far as recovery must detect that. There must be no open
     /// handle. Returns the damage; `None` if no file qualifies.
-    pub fn rot(&mut self, end: LogEnd, dice: &mut Dice) -> Option<Rotten> {
+    pub fn rot(&mut self, end: LogEnd, rng: &mut Rng) -> Option<Rotten> {
         let newest = self.newest_of_each_kind();
-        let last = self.last_of_log(&newest, end).filter(|_| dice.chance(1, 2));
+        let last = self.last_of_log(&newest, end).filter(|_| rng.chance(1, 2));
         let is_last = last.is_some();
         let place = match last {
             Some(last) => last,
             None if newest.is_empty() => return None,
-            None => dice.pick(&newest).clone(),
+            None => rng.pick(&newest).clone(),
         };
         let only_a_bit = is_last && end == LogEnd::Written && self.vouched_end(&newest).is_none();
         // The record of the end may be a note that the next power failure discards.
         let under_this_boot = is_last && end == LogEnd::Written;
-        if is_last && !only_a_bit && dice.chance(1, 4) {
-            return Some(Rotten { under_this_boot, ..self.cut_short(&place, dice) });
+        if is_last && !only_a_bit && rng.chance(1, 4) {
+            return Some(Rotten { under_this_boot, ..self.cut_short(&place, rng) });
         }
-        let what = self.change(&place, only_a_bit, dice);
+        let what = self.change(&place, only_a_bit, rng);
         Some(Rotten { what, file: place.name, under_this_boot })
     }
 
     /// Truncates the file inside this range.
-    fn cut_short(&mut self, place: &Place, dice: &mut Dice) -> Rotten {
+    fn cut_short(&mut self, place: &Place, rng: &mut Rng) -> Rotten {
         // Behind its last entry there may be zeros, and the end marker.
-        let size = dice.range(place.from, place.from.max(place.to - LEAST_BATCH));
+        let size = rng.range(place.from, place.from.max(place.to - LEAST_BATCH));
         let file = self.file_mut(place.file);
         file.cut_durable(size);
         let what = format!("{} ends at byte {size}", place.name);
@@ -86,7 +86,7 @@ impl Disk {
     }
 
     /// Changes a bit or a sector in this range.
-    fn change(&mut self, place: &Place, only_a_bit: bool, dice: &mut Dice) -> String {
+    fn change(&mut self, place: &Place, only_a_bit: bool, rng: &mut Rng) -> String {
         let Place { name, file, from, to } = place.clone();
         let mut bytes =
             vec![0; usize::try_from(to - from).expect("simulated files fit into memory")];
@@ -94,16 +94,16 @@ impl Disk {
         // Prefers nonzero bytes, since most zeros are padding.
         let meant: Vec<usize> =
             (0..).zip(&bytes).filter(|(_, byte)| **byte != 0).map(|(at, _)| at).collect();
-        let at = if meant.is_empty() { dice.upto(bytes.len() - 1) } else { *dice.pick(&meant) };
+        let at = if meant.is_empty() { rng.upto(bytes.len() - 1) } else { *rng.pick(&meant) };
         let byte_at = from + at as u64;
-        let (begin, bytes) = if only_a_bit || dice.chance(1, 2) {
-            (byte_at, vec![bytes[at] ^ (1 << dice.below(8))])
+        let (begin, bytes) = if only_a_bit || rng.chance(1, 2) {
+            (byte_at, vec![bytes[at] ^ (1 << rng.below(8))])
         } else {
             let begin = (byte_at - byte_at % SECTOR).max(from);
             let end = (byte_at - byte_at % SECTOR + SECTOR).min(to);
             let mut sector = vec![0; usize::try_from(end - begin).expect("small")];
-            if dice.chance(1, 2) {
-                dice.fill(&mut sector);
+            if rng.chance(1, 2) {
+                rng.fill(&mut sector);
             }
             (begin, sector)
         };

@@ -38,8 +38,8 @@ impl Rig {
 
     fn crash(&self, at: Instant, how: Crash) -> Losses {
         let mut disk = self.disk.borrow_mut();
-        let fate = disk.dice.clone();
-        disk.dice.word();
+        let fate = disk.rng.clone();
+        disk.rng.word();
         disk.crash(at, how, fate)
     }
 
@@ -313,9 +313,9 @@ fn rot_spares_the_last_write_of_the_newest_file() {
             file.sync().expect("sync");
         }
         rig.crash(LATER, Crash::Kill);
-        let mut dice = Seeds::new(seed).stream("rot", 1);
+        let mut rng = Seeds::new(seed).stream("rot", 1);
         let told =
-            rig.disk.borrow_mut().rot(LogEnd::Unknown, &mut dice).expect("there is something");
+            rig.disk.borrow_mut().rot(LogEnd::Unknown, &mut rng).expect("there is something");
         assert!(!told.under_this_boot);
         let told = told.what;
         assert!(told.contains(" of log.2 at "), "{told}");
@@ -336,9 +336,9 @@ fn rot_spares_the_last_write_of_the_newest_file() {
     file.write_at(3_000, &[1; 500]).expect("write");
     drop(file);
     rig.crash(rig.now(), Crash::Kill);
-    let mut dice = Seeds::new(1).stream("rot", 1);
+    let mut rng = Seeds::new(1).stream("rot", 1);
     assert_eq!(
-        rig.disk.borrow_mut().rot(LogEnd::Recorded, &mut dice),
+        rig.disk.borrow_mut().rot(LogEnd::Recorded, &mut rng),
         None,
         "the last write is in the page cache"
     );
@@ -354,8 +354,8 @@ fn log_end_may_rot_if_state_file_was_written_later() {
     // Offset of the first damaged byte of the log, if it was damaged.
     let rots = |rig: &Rig, seed: u64| {
         rig.crash(LATER, Crash::Kill);
-        let mut dice = Seeds::new(seed).stream("rot", 1);
-        rig.disk.borrow_mut().rot(LogEnd::Unknown, &mut dice).expect("there is something");
+        let mut rng = Seeds::new(seed).stream("rot", 1);
+        rig.disk.borrow_mut().rot(LogEnd::Unknown, &mut rng).expect("there is something");
         rig.crash(LATER, POWER);
         rig.content("log.1").expect("it is there").iter().position(|byte| *byte != 1)
     };
@@ -392,8 +392,8 @@ fn log_end_rots_only_where_recovery_detects_it() {
         drop(file);
         rig.crash(LATER, Crash::Kill);
         let end = if seed % 2 == 0 { LogEnd::Written } else { LogEnd::Recorded };
-        let mut dice = Seeds::new(seed).stream("rot", 1);
-        let rotten = rig.disk.borrow_mut().rot(end, &mut dice).expect("there is something");
+        let mut rng = Seeds::new(seed).stream("rot", 1);
+        let rotten = rig.disk.borrow_mut().rot(end, &mut rng).expect("there is something");
         let content = rig.content("log.1").expect("it is there");
         let changed: Vec<u8> = content.iter().copied().filter(|byte| *byte != 1).collect();
         let is_last = content.len() < 3_500 || content[3_000..].iter().any(|byte| *byte != 1);
@@ -429,10 +429,10 @@ fn full_snapshot_folder_leaves_room_for_logs() {
     for seed in 0..60 {
         let rig = rig(seed);
         let snapshots = SimFs::new(&rig.disk, FolderId::Snapshots);
-        let mut dice = Seeds::new(seed).stream("trouble", 1);
+        let mut rng = Seeds::new(seed).stream("trouble", 1);
         let now = rig.now();
         let mut disk = rig.disk.borrow_mut();
-        assert!(disturb(&mut disk, Fault::DiskSnapshotsFull, &mut dice, now));
+        assert!(disturb(&mut disk, Fault::DiskSnapshotsFull, &mut rng, now));
         let until = disk.trouble.until(Fault::DiskSnapshotsFull).expect("it ends by itself");
         drop(disk);
         let write = |fs: &SimFs, name: &str| {

@@ -12,7 +12,7 @@ use crate::faults::Fault;
 use crate::fs::{Losses, Luck};
 use crate::judge::Check;
 use crate::observe::{Holder, Observation};
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::shared::Shared;
 use crate::sometimes::Sometimes;
 use crate::trace::Kind;
@@ -54,9 +54,9 @@ impl Node {
     }
 
     /// Something durable is damaged while it is down; says whether there is anything.
-    pub fn damage(&mut self, dice: &mut Dice, shared: &mut Shared) -> bool {
+    pub fn damage(&mut self, rng: &mut Rng, shared: &mut Shared) -> bool {
         assert!(!self.is_running(), "damage shows when a server starts");
-        let Some(rotten) = self.disk.borrow_mut().rot(self.log_end, dice) else {
+        let Some(rotten) = self.disk.borrow_mut().rot(self.log_end, rng) else {
             return false;
         };
         self.rot = if rotten.under_this_boot { Rot::UnderThisBoot } else { Rot::Perhaps };
@@ -110,8 +110,8 @@ impl Node {
             .map(|seed| self.left_by(Luck::Drawn(seed), shared));
         let cut_off = match &worst {
             Ok(whole) if whole.mended => {
-                let dice = shared.seeds.stream("truth/cut-off", number);
-                truth::examine_cut_off(&disk, now, (alone, store), whole, dice)
+                let rng = shared.seeds.stream("truth/cut-off", number);
+                truth::examine_cut_off(&disk, now, (alone, store), whole, rng)
             }
             Ok(_) | Err(_) => Ok(()),
         };

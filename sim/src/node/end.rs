@@ -11,7 +11,7 @@ use crate::fs::{Crash, LogEnd};
 use crate::observe::Observation;
 use crate::options::Options;
 use crate::roles::Role;
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::shared::Shared;
 use crate::sometimes::Sometimes;
 use crate::stream::{End, Party, Silence};
@@ -20,7 +20,7 @@ use crate::trace::Kind;
 impl Node {
     /// How the machine ends next: after an error of the disk only without its page cache.
     pub(super) fn draw_crash(&mut self, shared: &Shared) -> Crash {
-        let killed = self.dice.chance(1, 2);
+        let killed = self.rng.chance(1, 2);
         self.end_by(killed, shared)
     }
 
@@ -36,13 +36,13 @@ impl Node {
     }
 
     /// Its own dice, for what nobody else decides.
-    pub fn dice(&mut self) -> &mut Dice {
-        &mut self.dice
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
     }
 
     /// The process ends as it is told to: now for all others, and for its disk when that has done
     /// what it was given.
-    pub fn stop(&mut self, fate: Dice, shared: &mut Shared) {
+    pub fn stop(&mut self, fate: Rng, shared: &mut Shared) {
         let Phase::Up(process) = &mut self.phase else {
             return;
         };
@@ -51,12 +51,12 @@ impl Node {
     }
 
     /// The process ends now, as `how` says; `fate` decides what its disk keeps.
-    pub fn crash(&mut self, how: Crash, fate: Dice, shared: &mut Shared) {
+    pub fn crash(&mut self, how: Crash, fate: Rng, shared: &mut Shared) {
         self.end_at(shared.now, how, fate, shared);
     }
 
     /// The same, where its disk goes on until then.
-    fn end_at(&mut self, at: Instant, how: Crash, fate: Dice, shared: &mut Shared) {
+    fn end_at(&mut self, at: Instant, how: Crash, fate: Rng, shared: &mut Shared) {
         if !self.is_running() {
             return;
         }
@@ -139,13 +139,13 @@ impl Node {
         if !self.dark && cut.is_none() {
             return None;
         }
-        let dice = shared.net.dice(conn, end)?;
-        let late = Instant(shared.now.0 + dice.range(1, 60) * 1_000_000_000);
+        let rng = shared.net.rng(conn, end)?;
+        let late = Instant(shared.now.0 + rng.range(1, 60) * 1_000_000_000);
         let late = if self.dark { late } else { cut.unwrap_or(late) };
         let on_write = match other {
             Party::Client(_) | Party::Stranger => true,
             // Nobody is there to answer, for as long as the power is off.
-            Party::Server(_) => cut.is_none() && dice.chance(1, 2),
+            Party::Server(_) => cut.is_none() && rng.chance(1, 2),
         };
         Some(Silence { late, on_write })
     }

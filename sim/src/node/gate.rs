@@ -203,27 +203,25 @@ mod tests {
 
     #[test]
     fn thr_05_the_throttle_itself_is_found_right() {
-        let mut dice = Seeds::new(3).stream("gate", 0);
+        let mut rng = Seeds::new(3).stream("gate", 0);
         for _ in 0..200 {
             let options = ThrottleOptions {
-                tokens: dice.range_u32(1, 6),
-                fill_time: Duration::from_millis(dice.magnitude(1, 150)),
-                fill_count: dice.range_u32(1, 3),
-                weights: dice.chance(1, 2).then(Weights::default),
-                freeze_time: dice
-                    .chance(1, 2)
-                    .then(|| Duration::from_millis(dice.magnitude(1, 100))),
-                drop_increase: dice.range_u32(1, 900_000),
-                drop_decrease: dice.range_u32(1, 900_000),
-                decrease_ratio: *dice.pick(&[0, 0, 200_000]),
+                tokens: rng.range_u32(1, 6),
+                fill_time: Duration::from_millis(rng.magnitude(1, 150)),
+                fill_count: rng.range_u32(1, 3),
+                weights: rng.chance(1, 2).then(Weights::default),
+                freeze_time: rng.chance(1, 2).then(|| Duration::from_millis(rng.magnitude(1, 100))),
+                drop_increase: rng.range_u32(1, 900_000),
+                drop_decrease: rng.range_u32(1, 900_000),
+                decrease_ratio: *rng.pick(&[0, 0, 200_000]),
             };
             let mut gate = Gate::new(&options, at(0));
             let mut throttle = ConnectThrottle::new(options.clone(), 5, at(0));
             let mut now = 0;
             for _ in 0..300 {
-                now += dice.magnitude(1, 300_000_000);
+                now += rng.magnitude(1, 300_000_000);
                 let all = [Handshake::Global, Handshake::Local, Handshake::Renew];
-                let handshake = *dice.pick(&all);
+                let handshake = *rng.pick(&all);
                 let admitted = throttle.admit(handshake, Instant(now));
                 assert_eq!(gate.judge(handshake, admitted, Instant(now)), Ok(()), "{options:?}");
             }

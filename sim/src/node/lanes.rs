@@ -12,7 +12,7 @@ use zabkeeper_core::{Instant, ServerId};
 use crate::fs::{Disk, SimFs};
 use crate::guard;
 use crate::observe::Observation;
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::shared::{Event, Shared};
 use crate::trace::Kind;
 
@@ -38,9 +38,9 @@ pub(super) struct Lanes {
     /// Was that the last thing that its worker has done, and is it done?
     recorded: Recorded,
     /// When somebody looks at the disk amid what a worker does.
-    looks: Dice,
+    looks: Rng,
     /// How long workers pause where the run has that.
-    pauses: Dice,
+    pauses: Rng,
 }
 
 /// A batch that takes so many mean syncs has met a slow one.
@@ -60,7 +60,7 @@ impl Lanes {
         server: ServerId,
         life: u64,
         opened: Opened<SimFs>,
-        [looks, pauses]: [Dice; 2],
+        [looks, pauses]: [Rng; 2],
         quiet: u64,
     ) -> Lanes {
         let Opened { log, snapshots, reader, .. } = opened;

@@ -33,7 +33,7 @@ use crate::heal::Fate;
 use crate::judge::Check;
 use crate::observe::Observation;
 use crate::options::Options;
-use crate::seed::{Dice, Seeds};
+use crate::seed::{Rng, Seeds};
 use crate::shared::{Event, Shared};
 use crate::sometimes::{self, Sometimes};
 use crate::stream::{Delivery, Party};
@@ -66,7 +66,7 @@ pub struct Node {
     /// What the process before had promised, durably or not.
     promised: Epoch,
     clock: Clock,
-    dice: Dice,
+    rng: Rng,
     /// Power is off, rather than only the process gone: nobody answers, not even with a refusal.
     dark: bool,
     /// The server has halted, and its end is planned.
@@ -134,7 +134,7 @@ impl Node {
             phase: Phase::Down,
             promised: Epoch(0),
             clock: Clock::new(shared.now, 0, 0, 0),
-            dice: seeds.stream("node", id.0),
+            rng: seeds.stream("node", id.0),
             dark: true,
             doomed: false,
             slowness: 1,
@@ -284,7 +284,7 @@ impl Node {
     fn maybe_cut_recovery(&mut self, shared: &mut Shared) {
         if !shared.options.faults.has(Fault::NodeCrashInRecovery)
             || !shared.is_faulty()
-            || !self.dice.chance(1, 3)
+            || !self.rng.chance(1, 3)
         {
             return;
         }
@@ -292,8 +292,8 @@ impl Node {
         if spans.is_empty() {
             return;
         }
-        let span = *self.dice.pick(&spans);
-        let at = Instant(self.dice.range(span.begin.0, span.end.0));
+        let span = *self.rng.pick(&spans);
+        let at = Instant(self.rng.range(span.begin.0, span.end.0));
         let how = self.draw_crash(shared);
         shared.at(at, Event::CrashInRecovery { server: self.id, life: self.life, how });
     }
@@ -414,7 +414,7 @@ impl Node {
         if process.has_halted() && !self.doomed {
             self.doomed = true;
             let how = self.power(shared);
-            let after = self.dice.range(1, 50_000_000);
+            let after = self.rng.range(1, 50_000_000);
             shared.after(after, Event::Crash { server: self.id, life, how });
         }
         if sampled {
@@ -529,7 +529,7 @@ impl Node {
 
     /// From now on all that it draws comes from this tree.
     pub fn draw_anew(&mut self, seeds: Seeds) {
-        self.dice = seeds.stream("node", self.id.0);
+        self.rng = seeds.stream("node", self.id.0);
         self.disk.borrow_mut().draw_anew(seeds.stream("disk", self.id.0));
         if let Phase::Up(process) = &mut self.phase {
             process.draw_anew(seeds.stream("buggify", self.id.0 << 32 | self.life));
@@ -547,7 +547,7 @@ impl Node {
     }
 
     /// The server ends in the middle of the outputs of one of its next steps.
-    pub fn arm_crash_in_step(&mut self, fate: Dice, how: Crash) {
+    pub fn arm_crash_in_step(&mut self, fate: Rng, how: Crash) {
         if let Phase::Up(process) = &mut self.phase {
             process.arm(fate, how);
         }

@@ -44,7 +44,7 @@ use crate::judge::Check;
 use crate::observe::Observation;
 use crate::options::PeerOptions;
 use crate::roles::Role;
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::shared::{Event, Shared};
 use crate::stream::{Delivery, End, Party};
 use crate::targets::Met;
@@ -94,9 +94,9 @@ pub(super) struct Process {
     /// Learners that it brings in.
     behind: Behind,
     /// Of what goes between it and each other.
-    between: BTreeMap<Party, Dice>,
+    between: BTreeMap<Party, Rng>,
     /// Of sites that force something unlikely.
-    odd: Dice,
+    odd: Rng,
     inbox: VecDeque<Delivered>,
     out: Outbox,
     orders: Orders,
@@ -126,7 +126,7 @@ pub(super) struct Process {
     /// Has a snapshot been completed in this turn, and was something applied while it was written?
     overtaken: bool,
     /// Ends in the middle of the next outputs.
-    armed: Option<(Dice, Crash)>,
+    armed: Option<(Rng, Crash)>,
     /// Ends in the middle of the outputs of the last step, because of a rule; before that step
     /// there were so many.
     cut: Option<(Met, Lengths)>,
@@ -154,7 +154,7 @@ impl Process {
         (driver, gate): (Driver, Gate),
         lanes: Lanes,
         replayed: Vec<Zxid>,
-        odd: Dice,
+        odd: Rng,
     ) -> Process {
         let status = server.status();
         Process {
@@ -281,22 +281,22 @@ impl Process {
     }
 
     /// Streams of pairs grow anew, from the tree of that time, when they are drawn from next.
-    pub(super) fn draw_anew(&mut self, odd: Dice) {
+    pub(super) fn draw_anew(&mut self, odd: Rng) {
         self.between.clear();
         self.odd = odd;
     }
 
     /// The dice of what goes between it and that one: how much anybody else has to do with it does
     /// not count.
-    fn between(&mut self, other: Party, shared: &Shared) -> &mut Dice {
+    fn between(&mut self, other: Party, shared: &Shared) -> &mut Rng {
         let (id, life) = (Party::Server(self.id), self.life);
         self.between
             .entry(other)
             .or_insert_with(|| shared.seeds.stream(&format!("net/{id}+{other}"), life))
     }
 
-    pub(super) fn arm(&mut self, dice: Dice, how: Crash) {
-        self.armed = Some((dice, how));
+    pub(super) fn arm(&mut self, rng: Rng, how: Crash) {
+        self.armed = Some((rng, how));
     }
 
     pub(super) fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) {
@@ -619,11 +619,11 @@ impl Process {
             shared.tally.fault(Fault::NodeCrashInStep);
             shared.strikes.late(shared.now, Fault::NodeCrashInStep, Hit::Server(self.id));
         }
-        let ends = rule.or(armed.map(|(dice, how)| (dice, how, Lengths::default())));
-        let ends = ends.map(|(mut dice, how, before)| {
-            before.cut(&mut out, &mut dice);
+        let ends = rule.or(armed.map(|(rng, how)| (rng, how, Lengths::default())));
+        let ends = ends.map(|(mut rng, how, before)| {
+            before.cut(&mut out, &mut rng);
             self.ending = true;
-            (dice, how)
+            (rng, how)
         });
         for command in out.disk.drain(..) {
             self.lanes.push(command);
@@ -631,8 +631,8 @@ impl Process {
         self.send_notifications(&mut out.election, shared);
         self.send(now, &mut out, shared);
         let until = self.lanes.start(disk, shared);
-        if let Some((mut dice, how)) = ends {
-            let at = Instant(dice.range(shared.now.0, until.0.max(shared.now.0 + 1)));
+        if let Some((mut rng, how)) = ends {
+            let at = Instant(rng.range(shared.now.0, until.0.max(shared.now.0 + 1)));
             shared.at(at, Event::Crash { server: self.id, life: self.life, how });
         }
         self.out = out;

@@ -7,37 +7,37 @@
 use zabkeeper_core::{Config, Limits, SessionOptions};
 
 use crate::options::{ServerOptions, draw_pace, draw_room};
-use crate::seed::Dice;
+use crate::seed::Rng;
 
 /// Gives the server other settings. Returns what is changed, for people.
 pub(super) fn draw(
     config: &mut Config,
     store: &mut storage_fs::Options,
     drawn: &ServerOptions,
-    dice: &mut Dice,
+    rng: &mut Rng,
 ) -> String {
     let SessionOptions { local, upgrade } = &mut config.sessions;
-    *local ^= dice.chance(1, 2);
-    *upgrade ^= dice.chance(1, 4);
+    *local ^= rng.chance(1, 2);
+    *upgrade ^= rng.chance(1, 4);
     let said = format!(", local sessions={local}, upgrade={upgrade}");
-    if dice.chance(1, 2) {
+    if rng.chance(1, 2) {
         // What a run can afford in the way of snapshots and segments was drawn; they may only
         // become rarer.
-        store.segment_bytes = drawn.segment_bytes.max(*dice.pick(&[64, 64 << 10, 256 << 10]));
-        redraw(&mut config.limits, drawn, dice);
+        store.segment_bytes = drawn.segment_bytes.max(*rng.pick(&[64, 64 << 10, 256 << 10]));
+        redraw(&mut config.limits, drawn, rng);
         let segment_bytes = store.segment_bytes;
         return format!("{said}, log segment={segment_bytes}B, {:?}", config.limits);
     }
     said
 }
 
-fn redraw(limits: &mut Limits, drawn: &ServerOptions, dice: &mut Dice) {
+fn redraw(limits: &mut Limits, drawn: &ServerOptions, rng: &mut Rng) {
     let usual = ServerOptions::usual().limits;
-    let rare = |dice: &mut Dice| dice.chance(1, 3);
-    draw_room(limits, &usual, rare, dice);
-    limits.snapshot_txns = drawn.limits.snapshot_txns.max(dice.range_u32(2, 300));
+    let rare = |rng: &mut Rng| rng.chance(1, 3);
+    draw_room(limits, &usual, rare, rng);
+    limits.snapshot_txns = drawn.limits.snapshot_txns.max(rng.range_u32(2, 300));
     limits.snapshot_slice_bytes =
-        if rare(dice) { usual.snapshot_slice_bytes } else { drawn.limits.snapshot_slice_bytes };
-    limits.snapshots_kept = dice.range_u32(1, 4);
-    draw_pace(limits, &usual, drawn.tick_ms, rare, dice);
+        if rare(rng) { usual.snapshot_slice_bytes } else { drawn.limits.snapshot_slice_bytes };
+    limits.snapshots_kept = rng.range_u32(1, 4);
+    draw_pace(limits, &usual, drawn.tick_ms, rare, rng);
 }

@@ -12,7 +12,7 @@ use zabkeeper_core::{
 
 use crate::fs::{Disk, Luck, SimFs};
 use crate::guard;
-use crate::seed::Dice;
+use crate::seed::Rng;
 
 /// What a server has promised.
 pub(super) const STATE: &str = "state";
@@ -86,7 +86,7 @@ fn copy_second_slot(folder: &SimFs, name: &str) -> std::io::Result<()> {
 }
 
 /// Whoever opens the disk after the worst power failure, and has found `whole`, may lose power
-/// before all is mended, and must find the same then. `dice` decide at which operation the power
+/// before all is mended, and must find the same then. `rng` decide at which operation the power
 /// fails, and what it takes.
 ///
 /// # Errors
@@ -96,7 +96,7 @@ pub fn examine_cut_off(
     now: Instant,
     (config, store): (&Config, Options),
     whole: &Truth<Box<Server>>,
-    mut dice: Dice,
+    mut rng: Rng,
 ) -> Result<(), String> {
     let (copy, log, snapshots) = SimFs::rehearsal(disk, now, Luck::Worst);
     let opened = storage_fs::open(log, snapshots, store);
@@ -104,10 +104,10 @@ pub fn examine_cut_off(
     drop(opened);
     let ops = copy.borrow_mut().take_ops();
     let changes = Vec::from_iter(ops.iter().filter(|op| op.kind.changes()));
-    let op = dice.pick(&changes);
-    let at = Instant(dice.range(op.span.begin.0 + 1, op.span.end.0));
-    let any = Luck::Drawn(dice.word());
-    let luck = *dice.pick(&[Luck::Worst, Luck::Best, any]);
+    let op = rng.pick(&changes);
+    let at = Instant(rng.range(op.span.begin.0 + 1, op.span.end.0));
+    let any = Luck::Drawn(rng.word());
+    let luck = *rng.pick(&[Luck::Worst, Luck::Best, any]);
     let found = examine(&cut_off, at, luck, config, store, Box::new);
     let said = |truth: &Truth<Box<Server>>| {
         let DurableState { accepted_epoch, current_epoch, damaged, .. } = truth.state;
@@ -264,8 +264,8 @@ mod tests {
         };
         let whole = look(&disk.borrow());
         let cut_off = |whole: &Truth<Box<Server>>, number| {
-            let dice = Seeds::new(number).stream("truth/cut-off", 1);
-            examine_cut_off(&disk.borrow(), LATER, (&config, OPTIONS), whole, dice)
+            let rng = Seeds::new(number).stream("truth/cut-off", 1);
+            examine_cut_off(&disk.borrow(), LATER, (&config, OPTIONS), whole, rng)
         };
         assert!(!whole.mended);
         let mut state = SimFs::new(&disk, FolderId::Log).open("state").expect("is there");

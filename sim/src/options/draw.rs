@@ -68,18 +68,18 @@ impl Options {
             ServerOptions::draw(wide, &mut seeds.stream("config/server", 0))
         };
         if profile != Profile::Perf {
-            let dice = &mut seeds.stream("config/auth", 0);
-            server.auth.x509 = dice.chance(1, 3);
-            server.auth.ensemble = dice.chance(1, 3);
+            let rng = &mut seeds.stream("config/auth", 0);
+            server.auth.x509 = rng.chance(1, 3);
+            server.auth.ensemble = rng.chance(1, 3);
             server.throttle = Throttle::draw(&mut seeds.stream("config/throttle", 0));
-            let dice = &mut seeds.stream("config/records", 0);
-            if dice.chance(1, 8) {
-                let bytes = dice.magnitude(400, 20_000);
+            let rng = &mut seeds.stream("config/records", 0);
+            if rng.chance(1, 8) {
+                let bytes = rng.magnitude(400, 20_000);
                 server.limits.record_bytes = usize::try_from(bytes).expect("small");
             }
-            let dice = &mut seeds.stream("config/timeouts", 0);
-            if dice.chance(1, 4) {
-                server.session_ticks = (dice.range_u32(1, 4), dice.range_u32(10, 60));
+            let rng = &mut seeds.stream("config/timeouts", 0);
+            if rng.chance(1, 4) {
+                server.session_ticks = (rng.range_u32(1, 4), rng.range_u32(10, 60));
             }
         }
         let local = draw_local(profile, servers, &mut seeds.stream("config/local", 0));
@@ -102,15 +102,15 @@ impl Options {
             | Profile::Net
             | Profile::Session
             | Profile::Lite => {
-                let mut dice = seeds.stream("config/workload", 0);
-                WorkloadOptions::draw(wide, server.tick_ms.into(), &mut dice)
+                let mut rng = seeds.stream("config/workload", 0);
+                WorkloadOptions::draw(wide, server.tick_ms.into(), &mut rng)
             }
         };
-        let mut dice = seeds.stream("config/pace", 0);
+        let mut rng = seeds.stream("config/pace", 0);
         let disk = Pace {
-            sync_mean: dice.magnitude(50_000, if wide { 20_000_000 } else { 3_000_000 }),
-            op_mean: dice.magnitude(1_000, 50_000),
-            per_kib: dice.magnitude(100, 5_000),
+            sync_mean: rng.magnitude(50_000, if wide { 20_000_000 } else { 3_000_000 }),
+            op_mean: rng.magnitude(1_000, 50_000),
+            per_kib: rng.magnitude(100, 5_000),
             steady: false,
         };
         let load = workload.writes_per_second(clients, servers) * SYNCS_PER_WRITE * disk.sync_mean;
@@ -119,18 +119,18 @@ impl Options {
         }
         if wide && seeds.stream("config/forgetful", 0).chance(1, 3) {
             // Then even a learner that has missed little needs a snapshot.
-            let mut dice = seeds.stream("config/forgetful", 1);
+            let mut rng = seeds.stream("config/forgetful", 1);
             let limits = &mut server.limits;
             limits.snapshots_kept = 1;
-            limits.snapshot_txns = limits.snapshot_txns.min(dice.range_u32(5, 60));
+            limits.snapshot_txns = limits.snapshot_txns.min(rng.range_u32(5, 60));
         }
         if wide {
             bound_snapshots(&mut server.limits, workload.calls_per_second);
         }
-        let cut = dice.range(2, 20);
+        let cut = rng.range(2, 20);
         let link = LinkPace {
-            min: dice.magnitude(10_000, 1_000_000),
-            mean: dice.magnitude(20_000, if wide { 50_000_000 } else { 2_000_000 }),
+            min: rng.magnitude(10_000, 1_000_000),
+            mean: rng.magnitude(20_000, if wide { 50_000_000 } else { 2_000_000 }),
             tail_one_in: if faults.has(Fault::NetTail) { 200 } else { 0 },
             cut_one_in: if faults.has(Fault::NetCut) { cut } else { 0 },
         };
@@ -154,13 +154,13 @@ impl Options {
         workload.ephemeral_parts = !local.servers.is_empty();
         if profile != Profile::Perf {
             // Half of the calls of some runs, and three quarters in others, use the same two paths.
-            let mut dice = seeds.stream("config/hot", 0);
-            workload.hot = workload.paths * *dice.pick(&[0, 0, 1, 3]);
+            let mut rng = seeds.stream("config/hot", 0);
+            workload.hot = workload.paths * *rng.pick(&[0, 0, 1, 3]);
             // Few paths per setWatches request, so that clients with few watches also send several
             // requests.
-            let dice = &mut seeds.stream("config/watches", 0);
-            if dice.chance(1, 2) {
-                workload.watches_bytes = *dice.pick(&[1, 8, 20, 60]);
+            let rng = &mut seeds.stream("config/watches", 0);
+            if rng.chance(1, 2) {
+                workload.watches_bytes = *rng.pick(&[1, 8, 20, 60]);
             }
             // Half of the calls follow a reply or an event: a closed loop, with herds of clients at
             // a watch.
@@ -214,70 +214,70 @@ impl Options {
         };
         draw_growth(&mut options, !quiet, &mut seeds.stream("config/growth", 0));
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
-        let dice = &mut seeds.stream("config/buggify", 0);
-        pinned.buggify.apply(&mut options, (!quiet, carries), dice);
+        let rng = &mut seeds.stream("config/buggify", 0);
+        pinned.buggify.apply(&mut options, (!quiet, carries), rng);
         options
     }
 }
 
 /// Expiration of abandoned sessions and of container and TTL nodes is noticed only after a while.
-fn draw_rest(profile: Profile, dice: &mut Dice) -> Duration {
-    let rests = profile != Profile::Perf && dice.chance(1, 4);
-    Duration::from_secs(if rests { dice.range(40, 90) } else { 0 })
+fn draw_rest(profile: Profile, rng: &mut Rng) -> Duration {
+    let rests = profile != Profile::Perf && rng.chance(1, 4);
+    Duration::from_secs(if rests { rng.range(40, 90) } else { 0 })
 }
 
 /// Most profiles use the usual ensemble size; the swarm uses all sizes up to seven, common ones
 /// more often.
-fn draw_servers(profile: Profile, dice: &mut Dice) -> u32 {
+fn draw_servers(profile: Profile, rng: &mut Rng) -> u32 {
     match profile {
         Profile::Default | Profile::Calm | Profile::Perf | Profile::Net => SERVERS,
-        Profile::Swarm => *dice.pick(&[1, 2, 3, 3, 3, 4, 5, 5, 5, 6, SERVERS_MAX]),
+        Profile::Swarm => *rng.pick(&[1, 2, 3, 3, 3, 4, 5, 5, 5, 6, SERVERS_MAX]),
         Profile::Lite => 3,
-        Profile::Crashy | Profile::Disk | Profile::Session => *dice.pick(&[3, SERVERS]),
+        Profile::Crashy | Profile::Disk | Profile::Session => *rng.pick(&[3, SERVERS]),
     }
 }
 
 /// Few ensembles have local sessions; in some of those only on a part of the servers. Most upgrade.
-fn draw_local(profile: Profile, servers: u32, dice: &mut Dice) -> LocalRules {
+fn draw_local(profile: Profile, servers: u32, rng: &mut Rng) -> LocalRules {
     let some = match profile {
         Profile::Perf => return LocalRules::default(),
-        Profile::Swarm | Profile::Session => dice.chance(1, 3),
+        Profile::Swarm | Profile::Session => rng.chance(1, 3),
         Profile::Default
         | Profile::Calm
         | Profile::Crashy
         | Profile::Disk
         | Profile::Net
-        | Profile::Lite => dice.chance(1, 8),
+        | Profile::Lite => rng.chance(1, 8),
     };
-    let (all, upgrade) = (dice.chance(1, 2), dice.chance(2, 3));
+    let (all, upgrade) = (rng.chance(1, 2), rng.chance(2, 3));
     let ids = (1..=u64::from(servers)).map(ServerId);
-    let servers = ids.filter(|_| (dice.chance(1, 2) || all) && some).collect();
+    let servers = ids.filter(|_| (rng.chance(1, 2) || all) && some).collect();
     LocalRules { servers, upgrade }
 }
 
 /// Settings change between starts in few runs, and there mostly often. Local sessions are such a
 /// setting, so runs with local sessions have more changes.
-fn draw_retold(profile: Profile, local: &LocalRules, dice: &mut Dice) -> u64 {
+fn draw_retold(profile: Profile, local: &LocalRules, rng: &mut Rng) -> u64 {
     let parts = if local.servers.is_empty() { 1 } else { 2 };
     let often = match profile {
         Profile::Calm | Profile::Perf => return 0,
-        Profile::Swarm | Profile::Session => dice.chance(parts, 4),
+        Profile::Swarm | Profile::Session => rng.chance(parts, 4),
         Profile::Default | Profile::Crashy | Profile::Disk | Profile::Net | Profile::Lite => {
-            dice.chance(1, 8)
+            rng.chance(1, 8)
         }
     };
-    let one_in = *dice.pick(&[1, 2, 4]);
+    let one_in = *rng.pick(&[1, 2, 4]);
     if often { one_in } else { 0 }
 }
 
 /// Few ensembles grow. The new servers run for at least half of the phase of faults.
-fn draw_growth(options: &mut Options, draws: bool, dice: &mut Dice) {
+fn draw_growth(options: &mut Options, draws: bool, rng: &mut Rng) {
     let one_in = if options.profile == Some(Profile::Swarm) { 8 } else { 16 };
-    let some = dice.chance(1, one_in);
+    let some = rng.chance(1, one_in);
     let half_ms = u64::try_from(options.duration.as_millis() / 2).unwrap_or(u64::MAX);
     if some && draws && options.servers > 1 && half_ms > 0 {
-        options.grows_from = dice.range_u32(1, options.servers - 1);
-        options.grows_at = Duration::from_millis(dice.range(half_ms.min(1_000), half_ms));
+        options.grows_from = rng.range_u32(1, options.servers - 1);
+        options.grows_at = Duration::from_millis(rng.range(half_ms.min(1_000), half_ms));
     }
 }
 
@@ -318,23 +318,23 @@ const NOT_ALONE: [Fault; 3] = [Fault::DiskTorn, Fault::DiskGarbage, Fault::DiskN
 
 /// One seed in eight has no faults, and one in eight a single fault at ten times its rate; the
 /// others have a random subset of the profile's faults.
-fn draw_faults(profile: Profile, dice: &mut Dice) -> FaultPlan {
+fn draw_faults(profile: Profile, rng: &mut Rng) -> FaultPlan {
     let mut plan = FaultPlan::none();
     let (groups, part, rates) = menu(profile);
     if groups.is_empty() {
         return plan;
     }
     let members: Vec<Fault> = groups.iter().flat_map(|group| Fault::matching(group)).collect();
-    match dice.below(8) {
+    match rng.below(8) {
         0 => {}
         1 => {
             let alone =
                 Vec::from_iter(members.into_iter().filter(|fault| !NOT_ALONE.contains(fault)));
-            plan.switch_on(*dice.pick(&alone), (10, 1));
+            plan.switch_on(*rng.pick(&alone), (10, 1));
         }
         _ => {
             for fault in members {
-                let (on, rate) = (dice.chance(part.0, part.1), *dice.pick(rates));
+                let (on, rate) = (rng.chance(part.0, part.1), *rng.pick(rates));
                 if on {
                     plan.switch_on(fault, rate);
                 }
@@ -361,46 +361,46 @@ fn allowed_at_marks(profile: Profile, drawn: &FaultPlan, pinned: &Pinned) -> Opt
 impl Throttle {
     /// Throttles in few runs, and never so much that many clients need more than seconds to
     /// connect.
-    fn draw(dice: &mut Dice) -> Throttle {
-        if !dice.chance(1, 8) {
+    fn draw(rng: &mut Rng) -> Throttle {
+        if !rng.chance(1, 8) {
             return Throttle::OPEN;
         }
-        let drops = dice.chance(3, 4);
+        let drops = rng.chance(3, 4);
         Throttle {
-            tokens: dice.range_u32(1, 6),
-            fill: Duration::from_millis(dice.magnitude(1, 150)),
-            freeze: Duration::from_millis(if drops { dice.magnitude(1, 50) } else { 0 }),
-            drops: (dice.range_u32(20_000, 300_000), dice.range_u32(50_000, 300_000)),
-            weighted: dice.chance(1, 2),
+            tokens: rng.range_u32(1, 6),
+            fill: Duration::from_millis(rng.magnitude(1, 150)),
+            freeze: Duration::from_millis(if drops { rng.magnitude(1, 50) } else { 0 }),
+            drops: (rng.range_u32(20_000, 300_000), rng.range_u32(50_000, 300_000)),
+            weighted: rng.chance(1, 2),
             ..Throttle::OPEN
         }
     }
 }
 
 impl ServerOptions {
-    fn draw(wide: bool, dice: &mut Dice) -> ServerOptions {
-        let tick_ms = dice.magnitude(if wide { 50 } else { 200 }, 2_000);
+    fn draw(wide: bool, rng: &mut Rng) -> ServerOptions {
+        let tick_ms = rng.magnitude(if wide { 50 } else { 200 }, 2_000);
         let tick_ms = u32::try_from(tick_ms).expect("drawn below 2^32");
         let usual = usual_limits(tick_ms);
-        let rare = |dice: &mut Dice| dice.chance(1, if wide { 2 } else { 4 });
+        let rare = |rng: &mut Rng| rng.chance(1, if wide { 2 } else { 4 });
         let mut limits = usual.clone();
-        draw_room(&mut limits, &usual, rare, dice);
-        limits.snapshot_txns = match dice.below(4) {
+        draw_room(&mut limits, &usual, rare, rng);
+        limits.snapshot_txns = match rng.below(4) {
             0 => usual.snapshot_txns,
-            1 => dice.range_u32(1, 8),
-            _ => dice.range_u32(9, 300),
+            1 => rng.range_u32(1, 8),
+            _ => rng.range_u32(9, 300),
         };
-        if rare(dice) {
-            limits.snapshot_slice_bytes = dice.range_u32(1, 400);
+        if rare(rng) {
+            limits.snapshot_slice_bytes = rng.range_u32(1, 400);
         }
-        limits.snapshots_kept = dice.range_u32(1, 4);
-        if rare(dice) {
-            limits.epoch_txns = dice.range_u32(5, 300);
+        limits.snapshots_kept = rng.range_u32(1, 4);
+        if rare(rng) {
+            limits.epoch_txns = rng.range_u32(5, 300);
         }
-        draw_pace(&mut limits, &usual, tick_ms, rare, dice);
+        draw_pace(&mut limits, &usual, tick_ms, rare, rng);
         let mut options = ServerOptions {
             tick_ms,
-            phase_ticks: (dice.range_u32(3, 10), dice.range_u32(2, 5)),
+            phase_ticks: (rng.range_u32(3, 10), rng.range_u32(2, 5)),
             limits,
             session_ticks: (2, 20),
             other_sessions: BTreeSet::new(),
@@ -410,23 +410,23 @@ impl ServerOptions {
             clients: ClientBounds::USUAL,
             throttle: Throttle::OPEN,
             auth: workload::known(),
-            tree: draw_tree(dice),
-            segment_bytes: *dice.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
-            batch_inputs: *dice.pick(&[1, 4, 64, 4_096]),
+            tree: draw_tree(rng),
+            segment_bytes: *rng.pick(&[4 << 10, 16 << 10, 64 << 10, 256 << 10]),
+            batch_inputs: *rng.pick(&[1, 4, 64, 4_096]),
             turn_units: 10_000,
-            batch_commands: *dice.pick(&[1, 3, usize::MAX]),
+            batch_commands: *rng.pick(&[1, 3, usize::MAX]),
             // The work of one tick must fit into it, since session timeouts may be that short: with
             // 7 servers and a tick of 71 ms, a step of 198 us kept a leader busy for ever with
             // clients whose sessions had just expired (swarm 0xc1070067).
-            step_ns: dice.magnitude(200, 200_000).min(u64::from(tick_ms) * 1_000),
+            step_ns: rng.magnitude(200, 200_000).min(u64::from(tick_ms) * 1_000),
             timer_slack_us: 0,
             log_pause_us: 0,
             snapshot_pause_us: 0,
         };
-        if rare(dice) {
-            options.limits.snapshot_bytes = dice.magnitude(500, 100_000);
+        if rare(rng) {
+            options.limits.snapshot_bytes = rng.magnitude(500, 100_000);
         }
-        options.limits.compare_txns = *dice.pick(&[1, 7, 50, usual.compare_txns]);
+        options.limits.compare_txns = *rng.pick(&[1, 7, 50, usual.compare_txns]);
         options
     }
 }
@@ -435,13 +435,13 @@ impl ServerOptions {
 pub(crate) fn draw_room(
     limits: &mut Limits,
     usual: &Limits,
-    rare: impl Fn(&mut Dice) -> bool,
-    dice: &mut Dice,
+    rare: impl Fn(&mut Rng) -> bool,
+    rng: &mut Rng,
 ) {
     limits.requests_per_conn =
-        if rare(dice) { dice.range_u32(1, 8) } else { usual.requests_per_conn };
+        if rare(rng) { rng.range_u32(1, 8) } else { usual.requests_per_conn };
     limits.undurable_bytes =
-        if rare(dice) { dice.magnitude(64, 4_096) } else { usual.undurable_bytes };
+        if rare(rng) { rng.magnitude(64, 4_096) } else { usual.undurable_bytes };
 }
 
 /// Waits in elections, and the synchronization of learners.
@@ -449,47 +449,47 @@ pub(crate) fn draw_pace(
     limits: &mut Limits,
     usual: &Limits,
     tick_ms: u32,
-    rare: impl Fn(&mut Dice) -> bool,
-    dice: &mut Dice,
+    rare: impl Fn(&mut Rng) -> bool,
+    rng: &mut Rng,
 ) {
     // An elected leader waits one tick for followers. If they wait for longer before they follow,
     // no election ends; a wait nearly as long already does harm.
     let tick = Duration::from_millis(tick_ms.into());
-    limits.final_wait = Duration::from_millis(dice.magnitude(1, 50)).min(tick / 8);
-    limits.notify_min = Duration::from_millis(dice.magnitude(5, 100));
-    limits.notify_max = Duration::from_millis(dice.magnitude(100, 1_000));
-    limits.recent_bytes = if rare(dice) { dice.magnitude(64, 16_384) } else { usual.recent_bytes };
-    limits.bulk_bytes = if rare(dice) { dice.range_u32(1, 2_000) } else { usual.bulk_bytes };
+    limits.final_wait = Duration::from_millis(rng.magnitude(1, 50)).min(tick / 8);
+    limits.notify_min = Duration::from_millis(rng.magnitude(5, 100));
+    limits.notify_max = Duration::from_millis(rng.magnitude(100, 1_000));
+    limits.recent_bytes = if rare(rng) { rng.magnitude(64, 16_384) } else { usual.recent_bytes };
+    limits.bulk_bytes = if rare(rng) { rng.range_u32(1, 2_000) } else { usual.bulk_bytes };
 }
 
 /// Containers are checked often, and deleted fast or slowly.
-fn draw_tree(dice: &mut Dice) -> TreeOptions {
+fn draw_tree(rng: &mut Rng) -> TreeOptions {
     TreeOptions {
-        extended_types: dice.chance(3, 4),
-        enforce_quota: dice.chance(1, 2),
-        container_check_ms: dice.magnitude(200, 10_000),
-        container_max_per_minute: *dice.pick(&[60, 600, 10_000]),
-        container_never_used_ms: *dice.pick(&[0, 0, 3_000]),
+        extended_types: rng.chance(3, 4),
+        enforce_quota: rng.chance(1, 2),
+        container_check_ms: rng.magnitude(200, 10_000),
+        container_max_per_minute: *rng.pick(&[60, 600, 10_000]),
+        container_never_used_ms: *rng.pick(&[0, 0, 3_000]),
     }
 }
 
 impl PeerOptions {
     /// Notifications are lost, duplicated or delayed if [`Fault::NetVotes`] is on.
-    fn draw(wide: bool, client: LinkPace, faults: &FaultPlan, dice: &mut Dice) -> PeerOptions {
+    fn draw(wide: bool, client: LinkPace, faults: &FaultPlan, rng: &mut Rng) -> PeerOptions {
         let link = LinkPace {
-            min: dice.magnitude(10_000, 1_000_000),
-            mean: dice.magnitude(20_000, if wide { 20_000_000 } else { 2_000_000 }),
+            min: rng.magnitude(10_000, 1_000_000),
+            mean: rng.magnitude(20_000, if wide { 20_000_000 } else { 2_000_000 }),
             ..client
         };
-        let mut one_in = |often| if dice.chance(1, 2) { dice.magnitude(often, 100) } else { 0 };
+        let mut one_in = |often| if rng.chance(1, 2) { rng.magnitude(often, 100) } else { 0 };
         let votes =
             VotePace { lost_one_in: one_in(3), twice_one_in: one_in(5), late_one_in: one_in(5) };
         let has = faults.has(Fault::NetVotes);
         PeerOptions {
             link,
-            window: *dice.pick(&[1 << 10, 16 << 10, 256 << 10]),
+            window: *rng.pick(&[1 << 10, 16 << 10, 256 << 10]),
             inputs: 8192,
-            dial_timeout_ms: dice.magnitude(200, 5_000),
+            dial_timeout_ms: rng.magnitude(200, 5_000),
             votes: if has { votes } else { VotePace::WELL },
             words_late_ms: 0,
         }
@@ -530,25 +530,25 @@ impl WorkloadOptions {
         self.calls_per_second + u64::from(clients * servers) * 2_000 / (low_ms + high_ms)
     }
 
-    fn draw(wide: bool, tick_ms: u64, dice: &mut Dice) -> WorkloadOptions {
+    fn draw(wide: bool, tick_ms: u64, rng: &mut Rng) -> WorkloadOptions {
         WorkloadOptions {
-            calls_per_second: if wide { dice.magnitude(10, 400) } else { 50 },
-            paths: dice.range(5, 50),
+            calls_per_second: if wide { rng.magnitude(10, 400) } else { 50 },
+            paths: rng.range(5, 50),
             hot: 0,
-            depth: usize::try_from(dice.range(1, 16)).expect("small"),
-            data_bytes: *dice.pick(&[16, 100, 3_000]),
-            session_ms: (tick_ms, tick_ms * dice.range(2, 25)),
-            mix: OpMix::draw(wide, dice),
-            reconnect_ms: *dice.pick(&[0, 100, 1_000]),
+            depth: usize::try_from(rng.range(1, 16)).expect("small"),
+            data_bytes: *rng.pick(&[16, 100, 3_000]),
+            session_ms: (tick_ms, tick_ms * rng.range(2, 25)),
+            mix: OpMix::draw(wide, rng),
+            reconnect_ms: *rng.pick(&[0, 100, 1_000]),
             watches_bytes: 128 << 10,
             request_bytes: MAX_FRAME_DEFAULT,
             calls_max: CALLS_MAX,
             late_one_in: 0,
             late_percent: PING_PERCENT,
-            narrow_one_in: *dice.pick(&[0, 0, 30, 8]),
+            narrow_one_in: *rng.pick(&[0, 0, 30, 8]),
             eager_one_in: 0,
-            odd_one_in: *dice.pick(&[0, 0, 0, 40]),
-            idle_one_in: *dice.pick(&[0, 100, 300]),
+            odd_one_in: *rng.pick(&[0, 0, 0, 40]),
+            idle_one_in: *rng.pick(&[0, 100, 300]),
             ephemeral_parts: false,
             hops: false,
         }

@@ -23,7 +23,7 @@ use crate::judge::{Class, Failure};
 use crate::output::say;
 use crate::run::{self, Job, Report, wall_clock};
 use crate::schedule::{Act, Schedule, Step};
-use crate::seed::{Dice, Seeds};
+use crate::seed::{Rng, Seeds};
 use crate::targets::Rule;
 use crate::trace::Story;
 use crate::world::World;
@@ -92,7 +92,7 @@ struct Search {
     /// Time of the last progress output.
     told: Duration,
     /// For random candidates.
-    dice: Dice,
+    rng: Rng,
 }
 
 /// A limit, in the unit of the budget.
@@ -146,7 +146,7 @@ pub fn shrink(
         share: Turn::WHOLE,
         turn: Turn::WHOLE,
         told: Duration::ZERO,
-        dice: Seeds::new(schedule.seed).stream("shrink", 0),
+        rng: Seeds::new(schedule.seed).stream("shrink", 0),
     };
     match of {
         Some(job) => search.run_or_another(job),
@@ -300,7 +300,7 @@ impl Search {
         one: &'a Schedule,
         seeds: usize,
     ) -> impl Iterator<Item = Schedule> + use<'a> {
-        let others: Vec<u64> = (1..seeds).map(|_| self.dice.word()).collect();
+        let others: Vec<u64> = (1..seeds).map(|_| self.rng.word()).collect();
         let seeds = std::iter::once(one.seed).chain(others);
         seeds.map(|seed| Schedule { seed, ..one.clone() })
     }

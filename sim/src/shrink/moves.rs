@@ -334,23 +334,23 @@ impl Search {
     /// possibly with fewer servers and small limits.
     fn part(&mut self, of: u64) -> Schedule {
         let mut one = self.best.clone();
-        let dice = &mut self.dice;
+        let rng = &mut self.rng;
         let clients = (0..one.options.clients).map(ClientId);
-        if dice.chance(1, 2) {
-            leave_clients(&mut one, clients.filter(|_| !dice.chance(1, of.min(4))));
+        if rng.chance(1, 2) {
+            leave_clients(&mut one, clients.filter(|_| !rng.chance(1, of.min(4))));
         } else {
-            one.steps.retain(|step| step.act.fault().is_some() || dice.chance(1, of));
+            one.steps.retain(|step| step.act.fault().is_some() || rng.chance(1, of));
         }
-        if dice.chance(1, 2) {
-            one.steps.retain(|step| step.act.client().is_some() || dice.chance(1, of));
+        if rng.chance(1, 2) {
+            one.steps.retain(|step| step.act.client().is_some() || rng.chance(1, of));
         }
-        if dice.chance(1, 2) {
+        if rng.chance(1, 2) {
             one.options.servers = one.options.servers.min(FEW_SERVERS);
         }
-        if dice.chance(1, 2) {
-            one = ROOM.into_iter().filter(|_| dice.chance(1, 2)).fold(one, with);
+        if rng.chance(1, 2) {
+            one = ROOM.into_iter().filter(|_| rng.chance(1, 2)).fold(one, with);
         }
-        one.seed = dice.word();
+        one.seed = rng.word();
         one
     }
 
@@ -490,11 +490,11 @@ impl Search {
             let candidates: Vec<Schedule> = (0..THIN)
                 .map(|_| {
                     let mut one = self.best.clone();
-                    one.steps.retain(|_| !self.dice.chance(1, 4));
-                    if self.dice.chance(1, 2) {
+                    one.steps.retain(|_| !self.rng.chance(1, 4));
+                    if self.rng.chance(1, 2) {
                         one.options.servers = one.options.servers.min(FEW_SERVERS);
                     }
-                    one.seed = self.dice.word();
+                    one.seed = self.rng.word();
                     one
                 })
                 .collect();

@@ -13,7 +13,7 @@ struct Rig {
 
 fn rig(seed: u64) -> Rig {
     let mut net = Network::new(0);
-    let conn = net.deal();
+    let conn = net.allocate();
     let ends = [Party::Client(ClientId(0)), Party::Server(ServerId(1))];
     let attempt = net.attempt(Seeds::new(seed), ends);
     net.open(conn, attempt, PACE);
@@ -166,7 +166,7 @@ fn other_connections_do_not_shift_latencies() {
             for other in 1..=others {
                 let parties = [Party::Client(ClientId(other)), Party::Server(ServerId(1))];
                 let attempt = net.attempt(seeds, parties);
-                let conn = net.deal();
+                let conn = net.allocate();
                 net.open(conn, attempt, PACE);
                 net.send(Instant(0), conn, End::Acceptor, Bytes::from_static(b"for the other"));
             }
@@ -174,7 +174,7 @@ fn other_connections_do_not_shift_latencies() {
             let parties = [Party::Client(ClientId(0)), Party::Server(ServerId(1))];
             let mut attempt = net.attempt(seeds, parties);
             let took = attempt.takes(PACE);
-            let conn = net.deal();
+            let conn = net.allocate();
             net.open(conn, attempt, PACE);
             // Writes of one end do not shift the latencies of the other direction.
             for _ in 0..=others {

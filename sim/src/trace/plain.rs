@@ -85,7 +85,7 @@ mod tests {
         let [client, s1, s3] =
             [Party::Client(ClientId(8)), Party::Server(ServerId(1)), Party::Server(ServerId(3))];
         for parties in [[client, s1], [s3, s1]] {
-            let conn = net.deal();
+            let conn = net.allocate();
             let attempt = net.attempt(seeds, parties);
             net.open(conn, attempt, pace);
         }

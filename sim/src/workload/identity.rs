@@ -9,7 +9,7 @@ use zabkeeper_core::wire::{Acl, Perms, Secret};
 
 use crate::model;
 use crate::observe::SUPER_SUBJECT;
-use crate::seed::Dice;
+use crate::seed::Rng;
 
 /// Two share a name, and two a password.
 const USERS: [&str; 4] = ["ann:a", "bob:a", "bob:b", "nobody"];
@@ -47,13 +47,13 @@ pub fn known() -> AuthOptions {
 }
 
 /// A random credential; a few are refused, which ends the session.
-pub(super) fn credential(dice: &mut Dice) -> (String, Secret) {
-    let (scheme, auth) = match dice.below(20) {
-        0 => *dice.pick(&[("foo", "x"), ("world", "x"), ("auth", "x"), ("sasl", "x")]),
+pub(super) fn credential(rng: &mut Rng) -> (String, Secret) {
+    let (scheme, auth) = match rng.below(20) {
+        0 => *rng.pick(&[("foo", "x"), ("world", "x"), ("auth", "x"), ("sasl", "x")]),
         1 | 2 => ("digest", SUPER),
         3 => ("digest", ""),
         4 => ("ip", "10.9.9.9"),
-        _ => ("digest", *dice.pick(&USERS)),
+        _ => ("digest", *rng.pick(&USERS)),
     };
     (scheme.to_owned(), Secret::from(auth))
 }
@@ -67,35 +67,35 @@ pub(super) fn stranger(client: u32, serial: u32) -> (Secret, Vec<Acl>) {
 }
 
 /// An ACL that restricts access, or that the server refuses.
-pub(super) fn narrow(dice: &mut Dice) -> Vec<Acl> {
-    let count = match dice.below(20) {
+pub(super) fn narrow(rng: &mut Rng) -> Vec<Acl> {
+    let count = match rng.below(20) {
         0 => 0,
         count => 1 + count / 9,
     };
-    (0..count).map(|_| entry(dice)).collect()
+    (0..count).map(|_| entry(rng)).collect()
 }
 
-fn entry(dice: &mut Dice) -> Acl {
-    let perms = match dice.below(8) {
+fn entry(rng: &mut Rng) -> Acl {
+    let perms = match rng.below(8) {
         0 => 0,
         1 => 255,
         2 => 1,
         3 => 31,
-        _ => i32::try_from(dice.below(32)).expect("small"),
+        _ => i32::try_from(rng.below(32)).expect("small"),
     };
-    let (scheme, id) = match dice.below(19) {
-        0 if dice.chance(1, 4) => ("world", "somebody".to_owned()),
+    let (scheme, id) = match rng.below(19) {
+        0 if rng.chance(1, 4) => ("world", "somebody".to_owned()),
         0..4 => ("world", "anyone".to_owned()),
-        4..7 => ("auth", (*dice.pick(&["", "anything"])).to_owned()),
-        7..12 => ("digest", model::digest_of(dice.pick(&USERS).as_bytes())),
-        12 => ("digest", (*dice.pick(&["a:b:c", "a:", ":b", "a:b:"])).to_owned()),
+        4..7 => ("auth", (*rng.pick(&["", "anything"])).to_owned()),
+        7..12 => ("digest", model::digest_of(rng.pick(&USERS).as_bytes())),
+        12 => ("digest", (*rng.pick(&["a:b:c", "a:", ":b", "a:b:"])).to_owned()),
         13 | 14 => {
             let within = ["10.0.0.0/30", "10.0.0.4", "10.0.0.3/32", "0.0.0.0/0", "10.0.0.8/29"];
-            ("ip", (*dice.pick(&within)).to_owned())
+            ("ip", (*rng.pick(&within)).to_owned())
         }
-        15 => (*dice.pick(&["ip", "foo", "ensemble"]), "10.0.0.1/33".to_owned()),
-        16 | 17 => ("x509", dice.pick(&model::NAMES).0.to_owned()),
-        _ => ("ip", (*dice.pick(&NETWORKS)).to_owned()),
+        15 => (*rng.pick(&["ip", "foo", "ensemble"]), "10.0.0.1/33".to_owned()),
+        16 | 17 => ("x509", rng.pick(&model::NAMES).0.to_owned()),
+        _ => ("ip", (*rng.pick(&NETWORKS)).to_owned()),
     };
     Acl { perms: Perms(perms), scheme: scheme.to_owned(), id }
 }

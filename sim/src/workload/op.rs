@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::selection::{Selectable, Selection};
 
 /// An operation of the workload.
@@ -106,10 +106,10 @@ impl OpMix {
     }
 
     /// The usual mix, varied; a wide one omits half of the operations. Creates are always included.
-    pub fn draw(wide: bool, dice: &mut Dice) -> OpMix {
+    pub fn draw(wide: bool, rng: &mut Rng) -> OpMix {
         let OpMix(mut weights) = OpMix::usual();
         for weight in &mut weights {
-            let (on, factor) = (!wide || dice.chance(1, 2), dice.range(1, 4));
+            let (on, factor) = (!wide || rng.chance(1, 2), rng.range(1, 4));
             *weight = if on { *weight * factor } else { 0 };
         }
         weights[Op::Create as usize] = weights[Op::Create as usize].max(10);
@@ -200,8 +200,8 @@ impl OpMix {
         weights.iter().any(|&weight| weight > 0).then_some(OpMix(weights))
     }
 
-    pub(super) fn pick(&self, dice: &mut Dice) -> Op {
-        let mut left = dice.below(self.0.iter().sum());
+    pub(super) fn pick(&self, rng: &mut Rng) -> Op {
+        let mut left = rng.below(self.0.iter().sum());
         for op in Op::ALL {
             let weight = self.0[op as usize];
             if left < weight {

@@ -6,25 +6,25 @@
 use bytes::Bytes;
 use zabkeeper_core::wire::{Acl, Request};
 
-use crate::seed::Dice;
+use crate::seed::Rng;
 
 /// The next request concerning the quota of this path.
-pub(super) fn request(path: &str, dice: &mut Dice) -> Request {
+pub(super) fn request(path: &str, rng: &mut Rng) -> Request {
     let root = format!("/zookeeper/quota{path}");
     let (limits, stats) = (format!("{root}/zookeeper_limits"), format!("{root}/zookeeper_stats"));
-    match dice.below(12) {
+    match rng.below(12) {
         0..4 => {
             let ends = root.match_indices('/').map(|(end, _)| end).skip(2);
             let mut above: Vec<&str> = ends.map(|end| &root[..end]).collect();
             above.push(&root);
-            create((*dice.pick(&above[1..])).to_owned(), Bytes::new())
+            create((*rng.pick(&above[1..])).to_owned(), Bytes::new())
         }
         4..7 => {
-            let limits = create(limits, text(dice));
+            let limits = create(limits, text(rng));
             Request::Multi(vec![limits, create(stats, Bytes::from_static(b"count=0,bytes=0"))])
         }
-        7 => Request::SetData { path: limits, data: Some(text(dice)), version: -1 },
-        8 | 9 => Request::GetData { path: stats, watch: dice.chance(1, 2) },
+        7 => Request::SetData { path: limits, data: Some(text(rng)), version: -1 },
+        8 | 9 => Request::GetData { path: stats, watch: rng.chance(1, 2) },
         10 => Request::Delete { path: limits, version: -1 },
         _ => Request::Delete { path: stats, version: -1 },
     }
@@ -34,17 +34,17 @@ fn create(path: String, data: Bytes) -> Request {
     Request::Create { path, data: Some(data), acl: Acl::open(), flags: 0, with_stat: false }
 }
 
-fn text(dice: &mut Dice) -> Bytes {
-    let mut limit = |most| match dice.chance(1, 2) {
+fn text(rng: &mut Rng) -> Bytes {
+    let mut limit = |most| match rng.chance(1, 2) {
         true => -1,
-        false => i64::try_from(dice.range(1, most)).expect("small"),
+        false => i64::try_from(rng.range(1, most)).expect("small"),
     };
     let (count, bytes, count_hard, bytes_hard) = (limit(6), limit(100), limit(6), limit(300));
     let mut text = format!("count={count},bytes={bytes}");
     if count_hard > 0 || bytes_hard > 0 {
         text += &format!("=;byteHardLimit={bytes_hard};countHardLimit={count_hard}");
     }
-    if dice.chance(1, 20) {
+    if rng.chance(1, 20) {
         text = "no limits".to_owned();
     }
     Bytes::from(text)

@@ -61,9 +61,9 @@ impl World {
         }
         // A fork in two ends its faults early: a wait without end shows only where no later fault
         // resolves it.
-        let mut dice = seeds.stream("config/ends", 0);
-        self.ends = if dice.chance(1, 2) {
-            Instant(shared.now.0 + dice.magnitude(SOON.0, SOON.1))
+        let mut rng = seeds.stream("config/ends", 0);
+        self.ends = if rng.chance(1, 2) {
+            Instant(shared.now.0 + rng.magnitude(SOON.0, SOON.1))
         } else {
             self.ends.max(Instant(shared.now.0 + AFTERWARDS))
         };
@@ -73,7 +73,7 @@ impl World {
                 let rules = targets::draw(2, allowed, &mut seeds.stream("config/marks", 0));
                 shared.targets.replace(&rules, seeds);
             }
-            self.fault_dice = Fault::ALL.map(|fault| seeds.stream("faults", fault as u64));
+            self.fault_rng = Fault::ALL.map(|fault| seeds.stream("faults", fault as u64));
             for fault in Fault::ALL {
                 self.plan_fault(fault);
             }

@@ -126,14 +126,14 @@ impl World {
     /// Kill or power failure with equal odds; after a power failure connection attempts are not
     /// even refused.
     fn end_for_good(&mut self, server: ServerId) {
-        let mut dice = self.shared.seeds.stream("heal", server.0);
+        let mut rng = self.shared.seeds.stream("heal", server.0);
         let (node, shared) = self.node(server);
-        let how = node.end_by(dice.chance(1, 2), shared);
+        let how = node.end_by(rng.chance(1, 2), shared);
         if node.is_running() {
             let fault = if how == Crash::Kill { Fault::NodeKill } else { Fault::NodePower };
             shared.strikes.begin(fault);
             shared.hit(Hit::Server(server), Some(FOREVER));
-            node.crash(how, dice, shared);
+            node.crash(how, rng, shared);
         }
     }
 

@@ -111,20 +111,20 @@ const NONSENSE: [Nonsense; 28] = [
 impl World {
     /// An intruder connects and will send garbage.
     pub(super) fn send_garbage(&mut self, server: ServerId) -> bool {
-        let dice = &mut self.fault_dice[Fault::ClientGarbage as usize];
-        let kind = *dice.pick(&NONSENSE);
+        let rng = &mut self.fault_rng[Fault::ClientGarbage as usize];
+        let kind = *rng.pick(&NONSENSE);
         let mut noise = [0; 40];
-        dice.fill(&mut noise);
+        rng.fill(&mut noise);
         self.send_intruder(server, nonsense(kind, &noise))
     }
 
     /// An operator sends a four-letter command.
     pub(super) fn send_operator(&mut self, server: ServerId) -> bool {
-        let dice = &mut self.fault_dice[Fault::ClientOperator as usize];
+        let rng = &mut self.fault_rng[Fault::ClientOperator as usize];
         let words: Vec<Word> = Word::all().collect();
         // The commands that cost the server most are favoured.
         let dear = [Word::Dump, Word::Mntr, Word::Wchc, Word::Wchp, Word::Wchs];
-        let word = if dice.chance(1, 2) { *dice.pick(&dear) } else { *dice.pick(&words) };
+        let word = if rng.chance(1, 2) { *rng.pick(&dear) } else { *rng.pick(&words) };
         let mut bytes = BytesMut::new();
         if word == Word::TelnetClose {
             bytes.put_slice(b"\xff\xf4\xff\xfd");
@@ -140,15 +140,15 @@ impl World {
 
     /// An intruder asks for a live session with a wrong password.
     pub(super) fn try_wrong_password(&mut self, server: ServerId) -> bool {
-        let dice = &mut self.fault_dice[Fault::ClientWrongPassword as usize];
+        let rng = &mut self.fault_rng[Fault::ClientWrongPassword as usize];
         let known: Vec<_> = self.clients.values().filter_map(|client| client.identity()).collect();
         if known.is_empty() {
             return false;
         }
-        let (session, mut password) = *dice.pick(&known);
-        let place = dice.index(password.len());
-        password[place] ^= 1 << dice.below(8);
-        let password = Bytes::copy_from_slice(&password[..15 + dice.upto(1)]);
+        let (session, mut password) = *rng.pick(&known);
+        let place = rng.index(password.len());
+        password[place] ^= 1 << rng.below(8);
+        let password = Bytes::copy_from_slice(&password[..15 + rng.upto(1)]);
         let bytes = handshake((session, password), Zxid::ZERO, false);
         let visit = self.visit(server, Some(session), bytes);
         self.begin_visit(Visit { wrong_password: true, ..visit })
@@ -164,7 +164,7 @@ impl World {
         // session.
         let leaders = self.leaders_by_epoch();
         let (leader, stale) = (leaders.first().copied(), leaders.len() > 1);
-        let dice = &mut self.fault_dice[Fault::ClientTwin as usize];
+        let rng = &mut self.fault_rng[Fault::ClientTwin as usize];
         let known = |client: &Client| Some((client.memory()?, client.conns().next()));
         let known: Vec<_> = self.clients.values().filter_map(known).collect();
         // A session id holds the creating server's id in the top byte, and below it a counter that
@@ -174,20 +174,20 @@ impl World {
             return false;
         };
         let ((session, password, seen), conn) =
-            if dice.chance(if stale { 2 } else { 1 }, 3) { newest } else { *dice.pick(&known) };
+            if rng.chance(if stale { 2 } else { 1 }, 3) { newest } else { *rng.pick(&known) };
         // In half of the cases the connection knows only id and password, not the last zxid.
-        let seen = if dice.chance(1, 2) { Zxid::ZERO } else { seen };
+        let seen = if rng.chance(1, 2) { Zxid::ZERO } else { seen };
         let home = match conn.and_then(|conn| self.shared.net.parties(conn)) {
             Some([_, Party::Server(home)]) => home,
             Some(_) | None => server,
         };
-        let way = if stale && dice.chance(2, 3) { 2 } else { dice.below(6) };
+        let way = if stale && rng.chance(2, 3) { 2 } else { rng.below(6) };
         let mut bytes = BytesMut::from(
             &handshake((session, Bytes::copy_from_slice(&password)), seen, false)[..],
         );
-        let path = format!("/twin-{}", dice.below(4));
-        let flags = if dice.chance(1, 2) { 1 } else { 0 };
-        let again = dice.below(20) * MS;
+        let path = format!("/twin-{}", rng.below(4));
+        let flags = if rng.chance(1, 2) { 1 } else { 0 };
+        let again = rng.below(20) * MS;
         let create =
             Request::Create { path, data: None, acl: Acl::open(), flags, with_stat: false };
         for (xid, request) in (1..).zip([Request::WhoAmI, create, Request::WhoAmI]) {
@@ -206,7 +206,7 @@ impl World {
     }
 
     fn visit(&mut self, server: ServerId, session: Option<SessionId>, bytes: Bytes) -> Visit {
-        let stay = self.strike_dice().range(10, 5_000) * MS;
+        let stay = self.strike_rng().range(10, 5_000) * MS;
         Visit { server, bytes, session, wrong_password: false, wait: 0, stay }
     }
 

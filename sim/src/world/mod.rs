@@ -35,7 +35,7 @@ use crate::queue::Queue;
 use crate::reach::Reach;
 use crate::roles::{Role, Roles};
 use crate::schedule::{Act, Schedule, Step};
-use crate::seed::{Dice, Seeds};
+use crate::seed::{Rng, Seeds};
 use crate::shared::{Event, Shared};
 use crate::stop::Stop;
 use crate::stream::{Arrival, Delivery, End, Network, Party};
@@ -72,7 +72,7 @@ pub struct World {
     /// Planned partitions; an [`Event::Parts`] starts each.
     partitions: Vec<Partition>,
     /// Random streams, one per kind of fault.
-    fault_dice: [Dice; Fault::ALL.len()],
+    fault_rng: [Rng; Fault::ALL.len()],
     /// All connection attempts of clients are refused until then.
     refusing_until: Instant,
     /// The fault whose strike fails the run.
@@ -182,7 +182,7 @@ impl World {
         let seeds = Seeds::new(base.seed);
         let keys = &mut Seeds::new(base.keys).stream("workload", 0);
         let keys = KeySpace::draw(options.workload.paths, options.workload.hot, keys);
-        let tie = if base.in_order { Dice::scripted(Vec::new()) } else { seeds.stream("queue", 0) };
+        let tie = if base.in_order { Rng::scripted(Vec::new()) } else { seeds.stream("queue", 0) };
         let servers: Vec<ServerId> = options.voters().collect();
         let (length, forks) = (options.duration, options.forks.clone());
         let (first, grows_at) = (options.first_voters(), options.grows_at);
@@ -226,7 +226,7 @@ impl World {
             rogues: BTreeMap::new(),
             usurped: None,
             partitions: Vec::new(),
-            fault_dice: Fault::ALL.map(|fault| seeds.stream("faults", fault as u64)),
+            fault_rng: Fault::ALL.map(|fault| seeds.stream("faults", fault as u64)),
             refusing_until: Instant(0),
             trips: base.trips,
             striking: None,
@@ -319,7 +319,7 @@ impl World {
         ClientId(self.client_ids - 1)
     }
 
-    fn add_client(&mut self, mut start: Dice) {
+    fn add_client(&mut self, mut start: Rng) {
         let id = self.next_client();
         self.clients.insert(id, Client::new(id, &mut self.shared));
         // Clients start after the servers, which start within [`STAGGER`].
@@ -579,7 +579,7 @@ impl World {
     /// client learns the result, ns.
     fn dial(&mut self, client: ClientId, server: ServerId) -> (Option<ConnId>, u64) {
         let shared = &mut self.shared;
-        let conn = shared.net.deal();
+        let conn = shared.net.allocate();
         let parties = [Party::Client(client), Party::Server(server)];
         let mut attempt = shared.net.attempt(shared.seeds, parties);
         let after = attempt.takes(shared.options.link);

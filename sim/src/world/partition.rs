@@ -8,7 +8,7 @@ use super::World;
 use crate::chronicle::{Hit, pairs_text};
 use crate::faults::Fault;
 use crate::observe::Observation;
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::shared::Event;
 use crate::stream::{Break, End, Party};
 use crate::trace::Kind;
@@ -27,7 +27,7 @@ pub(super) struct Partition {
     fault: Fault,
     whom: Whom,
     until: Instant,
-    dice: Dice,
+    rng: Rng,
 }
 
 #[derive(Clone, Debug)]
@@ -46,22 +46,22 @@ impl World {
     pub(super) fn part(&mut self, fault: Fault, only: Option<ServerId>) -> bool {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let leaders = self.leaders();
-        let dice = &mut self.fault_dice[fault as usize];
+        let rng = &mut self.fault_rng[fault as usize];
         let isolates = fault == Fault::NetIsolateLeader;
         let mut unaware = None;
         let cut = if let Some(only) = only.filter(|_| !isolates) {
-            around(fault, &servers, only, dice)
+            around(fault, &servers, only, rng)
         } else if fault == Fault::NetOneWay {
-            one_way(&servers, dice)
+            one_way(&servers, rng)
         } else if fault == Fault::NetPartial {
-            partial(&servers, dice)
+            partial(&servers, rng)
         } else if fault == Fault::NetSplit {
-            split(&servers, dice)
+            split(&servers, rng)
         } else if leaders.is_empty() {
             Vec::new()
         } else {
-            let leader = *dice.pick(&leaders);
-            let (cut, others_know) = isolated(&servers, leader, dice);
+            let leader = *rng.pick(&leaders);
+            let (cut, others_know) = isolated(&servers, leader, rng);
             unaware = others_know.then_some(leader);
             cut
         };
@@ -71,12 +71,12 @@ impl World {
         let patience = self.shared.options.server.sync_limit_ns();
         let lasts = match unaware {
             // Around the time that an isolated leader needs to notice the loss of its quorum.
-            Some(_) => dice.range(patience / 2, 2 * patience),
-            None => dice.magnitude(50, 20_000) * MS,
+            Some(_) => rng.range(patience / 2, 2 * patience),
+            None => rng.magnitude(50, 20_000) * MS,
         };
         let until = Instant(self.shared.now.0 + lasts);
         match unaware {
-            Some(leader) if dice.chance(1, 2) => self.keep_from(fault, leader, until),
+            Some(leader) if rng.chance(1, 2) => self.keep_from(fault, leader, until),
             Some(leader) => self.cut_unaware(fault, leader, until),
             None => self.cut_all(fault, cut, until),
         }
@@ -87,7 +87,7 @@ impl World {
     /// Some of the replies arrive after it has lost the leadership.
     fn keep_from(&mut self, fault: Fault, leader: ServerId, until: Instant) {
         let patience = self.shared.options.server.sync_limit_ns();
-        let after = self.fault_dice[fault as usize].below(patience / 4);
+        let after = self.fault_rng[fault as usize].below(patience / 4);
         let mut cut = self.all_around(leader);
         cut.retain(|(_, to)| *to == leader);
         self.cut_all(fault, cut, Instant(self.shared.now.0 + after));
@@ -134,17 +134,17 @@ impl World {
         if leaders.is_empty() || minority == 0 {
             return false;
         }
-        let dice = &mut self.fault_dice[fault as usize];
-        let mut behind = vec![*dice.pick(&leaders)];
+        let rng = &mut self.fault_rng[fault as usize];
+        let mut behind = vec![*rng.pick(&leaders)];
         rest.retain(|server| *server != behind[0]);
-        for _ in 1..dice.range(1, minority) {
-            behind.push(take(&mut rest, dice));
+        for _ in 1..rng.range(1, minority) {
+            behind.push(take(&mut rest, rng));
         }
         let mut returns = Vec::new();
         let mut at = now;
         while !behind.is_empty() {
-            at.0 += dice.range(patience, 4 * patience);
-            returns.push((take(&mut behind, dice), at));
+            at.0 += rng.range(patience, 4 * patience);
+            returns.push((take(&mut behind, rng), at));
         }
         for (one, until) in returns.clone() {
             self.cut_all(fault, between(one, &rest), until);
@@ -157,16 +157,16 @@ impl World {
             back.push(*one);
         }
         for (_, at) in returns {
-            let dice = &mut self.fault_dice[fault as usize];
-            let after = at.0 - now.0 + dice.range(patience / 4, 2 * patience);
-            let until = Instant(now.0 + after + dice.range(2 * patience, 4 * patience));
+            let rng = &mut self.fault_rng[fault as usize];
+            let after = at.0 - now.0 + rng.range(patience / 4, 2 * patience);
+            let until = Instant(now.0 + after + rng.range(2 * patience, 4 * patience));
             self.part_later(fault, after, Whom::Leader, until);
         }
         true
     }
 
     fn part_later(&mut self, fault: Fault, after: u64, whom: Whom, until: Instant) {
-        let dice = self.fault_dice[fault as usize].fork();
+        let rng = self.fault_rng[fault as usize].fork();
         let number = self.partitions.len();
         let ms = until.0.saturating_sub(self.shared.now.0 + after) / MS;
         self.shared.tell(|| match &whom {
@@ -174,13 +174,13 @@ impl World {
             Whom::Leader => format!("{} ms later for {ms} ms: whoever leads", after / MS),
             Whom::Unaware(leader) => format!("{} ms later for {ms} ms: s{leader}", after / MS),
         });
-        self.partitions.push(Partition { fault, whom, until, dice });
+        self.partitions.push(Partition { fault, whom, until, rng });
         self.shared.after(after, Event::Parts { partition: number });
     }
 
     /// Begins a planned partition, if faults still strike.
     pub(super) fn part_as_planned(&mut self, number: usize) {
-        let Partition { fault, whom, until, dice } = self.partitions[number].clone();
+        let Partition { fault, whom, until, rng } = self.partitions[number].clone();
         let newest = || self.leaders_by_epoch().pop().map(|leader| self.all_around(leader));
         let (cut, unaware) = match whom {
             Whom::Cut(cut) => (cut, None),
@@ -190,13 +190,13 @@ impl World {
         if !self.shared.is_faulty() || until <= self.shared.now || cut.is_empty() {
             return;
         }
-        let before = std::mem::replace(&mut self.fault_dice[fault as usize], dice);
+        let before = std::mem::replace(&mut self.fault_rng[fault as usize], rng);
         self.shared.strikes.begin(fault);
         match unaware {
             Some(leader) => self.cut_unaware(fault, leader, until),
             None => self.cut_all(fault, cut, until),
         }
-        self.fault_dice[fault as usize] = before;
+        self.fault_rng[fault as usize] = before;
     }
 
     fn cut_all(&mut self, fault: Fault, cut: Vec<Direction>, until: Instant) {
@@ -238,7 +238,7 @@ impl World {
         let latest = RETRANSMISSION.max(until.0.saturating_sub(shared.now.0));
         let mut over = until;
         for (conn, end) in stalled {
-            let again = self.fault_dice[fault as usize].below(latest);
+            let again = self.fault_rng[fault as usize].below(latest);
             let late = Instant(until.0.saturating_add(again));
             shared.net.stall(conn, end, late);
             over = over.max(late);
@@ -253,17 +253,17 @@ fn low(id: u64) -> u8 {
 }
 
 /// Between one server and all others or, for `NetPartial`, one other server.
-fn around(fault: Fault, servers: &[ServerId], one: ServerId, dice: &mut Dice) -> Vec<Direction> {
+fn around(fault: Fault, servers: &[ServerId], one: ServerId, rng: &mut Rng) -> Vec<Direction> {
     let others: Vec<ServerId> = servers.iter().copied().filter(|other| *other != one).collect();
     if others.is_empty() {
         return Vec::new();
     }
     if fault == Fault::NetPartial {
-        let other = *dice.pick(&others);
+        let other = *rng.pick(&others);
         return vec![(one, other), (other, one)];
     }
     if fault == Fault::NetOneWay {
-        let from = dice.chance(1, 2);
+        let from = rng.chance(1, 2);
         return others.into_iter().map(|o| if from { (one, o) } else { (o, one) }).collect();
     }
     between(one, &others)
@@ -275,21 +275,21 @@ fn between(one: ServerId, others: &[ServerId]) -> Vec<Direction> {
     others.flat_map(|other| [(one, other), (other, one)]).collect()
 }
 
-fn take(servers: &mut Vec<ServerId>, dice: &mut Dice) -> ServerId {
-    let one = *dice.pick(servers);
+fn take(servers: &mut Vec<ServerId>, rng: &mut Rng) -> ServerId {
+    let one = *rng.pick(servers);
     servers.retain(|server| *server != one);
     one
 }
 
 /// Both directions between two random groups.
-fn split(servers: &[ServerId], dice: &mut Dice) -> Vec<Direction> {
-    let one_way = one_way(servers, dice);
+fn split(servers: &[ServerId], rng: &mut Rng) -> Vec<Direction> {
+    let one_way = one_way(servers, rng);
     one_way.into_iter().flat_map(|(from, to)| [(from, to), (to, from)]).collect()
 }
 
 /// From one random group to the other.
-fn one_way(servers: &[ServerId], dice: &mut Dice) -> Vec<Direction> {
-    let inside: Vec<bool> = servers.iter().map(|_| dice.chance(1, 2)).collect();
+fn one_way(servers: &[ServerId], rng: &mut Rng) -> Vec<Direction> {
+    let inside: Vec<bool> = servers.iter().map(|_| rng.chance(1, 2)).collect();
     let part = |wanted| {
         servers.iter().zip(&inside).filter(move |(_, is)| **is == wanted).map(|(server, _)| *server)
     };
@@ -297,11 +297,11 @@ fn one_way(servers: &[ServerId], dice: &mut Dice) -> Vec<Direction> {
 }
 
 /// Both directions between random pairs; all servers may still be connected through others.
-fn partial(servers: &[ServerId], dice: &mut Dice) -> Vec<Direction> {
+fn partial(servers: &[ServerId], rng: &mut Rng) -> Vec<Direction> {
     let mut cut = Vec::new();
     for (index, one) in servers.iter().enumerate() {
         for other in &servers[index + 1..] {
-            if dice.chance(1, 3) {
+            if rng.chance(1, 3) {
                 cut.extend([(*one, *other), (*other, *one)]);
             }
         }
@@ -311,8 +311,8 @@ fn partial(servers: &[ServerId], dice: &mut Dice) -> Vec<Direction> {
 
 /// To one server, from it, or both. In the last case the other servers may learn of it at once; the
 /// server then believes to be the leader for longer than they do.
-fn isolated(servers: &[ServerId], one: ServerId, dice: &mut Dice) -> (Vec<Direction>, bool) {
-    let ways = dice.below(5);
+fn isolated(servers: &[ServerId], one: ServerId, rng: &mut Rng) -> (Vec<Direction>, bool) {
+    let ways = rng.below(5);
     let mut cut = between(one, servers);
     cut.retain(|(from, to)| match ways {
         0 => *from == one,
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
     use crate::seed::Seeds;
 
-    fn dice() -> Dice {
+    fn rng() -> Rng {
         Seeds::new(5).stream("test", 0)
     }
 
@@ -337,11 +337,11 @@ mod tests {
 
     #[test]
     fn split_is_symmetric_and_one_way_cut_is_not() {
-        let mut dice = dice();
+        let mut rng = rng();
         for _ in 0..100 {
-            let cut = split(&FIVE, &mut dice);
+            let cut = split(&FIVE, &mut rng);
             assert!(cut.iter().all(|(a, b)| cut.contains(&(*b, *a))));
-            let ways = one_way(&FIVE, &mut dice);
+            let ways = one_way(&FIVE, &mut rng);
             let (from, to): (BTreeSet<_>, BTreeSet<_>) = ways.into_iter().unzip();
             assert!(from.is_disjoint(&to));
         }
@@ -349,15 +349,15 @@ mod tests {
 
     #[test]
     fn partial_cut_leaves_bridges_and_isolation_has_four_forms() {
-        let mut dice = dice();
+        let mut rng = rng();
         let lone =
             |cut: &[Direction], s| FIVE.iter().filter(|o| **o != s).all(|o| cut.contains(&(s, *o)));
         let bridged = (0..100).filter(|_| {
-            let cut = partial(&FIVE, &mut dice);
+            let cut = partial(&FIVE, &mut rng);
             !cut.is_empty() && FIVE.iter().all(|s| !lone(&cut, *s))
         });
         assert!(bridged.count() > 50);
-        let forms: BTreeSet<_> = (0..50).map(|_| isolated(&FIVE, ServerId(2), &mut dice)).collect();
+        let forms: BTreeSet<_> = (0..50).map(|_| isolated(&FIVE, ServerId(2), &mut rng)).collect();
         assert_eq!(forms.len(), 4);
     }
 
@@ -365,8 +365,8 @@ mod tests {
     fn single_server_has_no_partition() {
         let one = &FIVE[..1];
         for _ in 0..20 {
-            assert!(split(one, &mut dice()).is_empty() && partial(one, &mut dice()).is_empty());
-            assert!(isolated(one, ServerId(1), &mut dice()).0.is_empty());
+            assert!(split(one, &mut rng()).is_empty() && partial(one, &mut rng()).is_empty());
+            assert!(isolated(one, ServerId(1), &mut rng()).0.is_empty());
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::judge::Check;
 use crate::node::{Node, is_snapshot};
 use crate::observe::{Holder, Observation};
 use crate::roles::Role;
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::trace::Kind;
 
 const MS: u64 = 1_000_000;
@@ -128,7 +128,7 @@ impl World {
         let healed = self.shared.now;
         self.liveness.bound = self.liveness_bound();
         for number in 0..NEWCOMERS {
-            let start: Dice = self.shared.seeds.stream("client/newcomer", number.into());
+            let start: Rng = self.shared.seeds.stream("client/newcomer", number.into());
             self.add_client(start);
         }
         for client in self.clients.values_mut() {
@@ -196,9 +196,9 @@ impl World {
             return;
         }
         for (id, client) in &mut self.clients {
-            let mut dice: Dice = self.shared.seeds.stream("client/gone", id.0.into());
-            if dice.chance(1, one_in) {
-                client.leave(dice.chance(1, 3), &mut self.shared);
+            let mut rng: Rng = self.shared.seeds.stream("client/gone", id.0.into());
+            if rng.chance(1, one_in) {
+                client.leave(rng.chance(1, 3), &mut self.shared);
             }
         }
     }

@@ -16,7 +16,7 @@ impl World {
     /// `until`. Requests come often, because its leadership ends soon.
     pub(super) fn press_upon(&mut self, server: ServerId, until: Instant) {
         let tick = u64::from(self.shared.options.server.tick_ms) * 1_000_000;
-        let after = self.fault_dice[Fault::NetIsolateLeader as usize].exponential(tick / 8);
+        let after = self.fault_rng[Fault::NetIsolateLeader as usize].exponential(tick / 8);
         let at = Instant(self.shared.now.0 + after.max(1));
         if at < until {
             self.shared.agenda.plan(at, Due::Press { server, until });
@@ -36,7 +36,7 @@ impl World {
         }
         let faults = &self.shared.options.faults;
         let enabled = [Fault::ClientTwin, Fault::ClientClose].map(|fault| faults.has(fault));
-        match self.fault_dice[Fault::NetIsolateLeader as usize].below(4) {
+        match self.fault_rng[Fault::NetIsolateLeader as usize].below(4) {
             0 if enabled[0] => self.strike_once(Fault::ClientTwin),
             1 if enabled[1] => self.strike_once(Fault::ClientClose),
             _ => self.ask_for_sync(server),
@@ -54,8 +54,8 @@ impl World {
         if there.is_empty() {
             return;
         }
-        let dice = &mut self.fault_dice[Fault::NetIsolateLeader as usize];
-        let picked = dice.below(there.len() as u64);
+        let rng = &mut self.fault_rng[Fault::NetIsolateLeader as usize];
+        let picked = rng.below(there.len() as u64);
         there[usize::try_from(picked).expect("small")].ask(Op::Sync, shared);
     }
 }

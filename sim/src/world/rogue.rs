@@ -26,7 +26,7 @@ use super::World;
 use super::stranger::greeting;
 use crate::faults::Fault;
 use crate::node::Node;
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::shared::Event;
 use crate::stream::{Break, End, Party};
 use crate::trace::Kind;
@@ -46,7 +46,7 @@ pub(super) struct Rogue {
     /// Messages sent, and messages to send in total.
     said: u64,
     words: u64,
-    dice: Dice,
+    rng: Rng,
 }
 
 /// Dials to this server reach a rogue.
@@ -54,7 +54,7 @@ pub(super) struct Rogue {
 pub(super) struct Usurped {
     server: ServerId,
     until: Instant,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl World {
@@ -63,27 +63,27 @@ impl World {
     pub(super) fn send_rogue(&mut self, server: ServerId) -> bool {
         let others: Vec<ServerId> = self.nodes.keys().copied().filter(|id| *id != server).collect();
         let leader = self.leaders().first().copied();
-        let dice = &mut self.fault_dice[Fault::NetRogue as usize];
+        let rng = &mut self.fault_rng[Fault::NetRogue as usize];
         if others.is_empty() {
             return false;
         }
-        let mask = *dice.pick(&others);
-        if dice.chance(1, 2) {
-            let ms = dice.magnitude(100, 8_000);
+        let mask = *rng.pick(&others);
+        if rng.chance(1, 2) {
+            let ms = rng.magnitude(100, 8_000);
             let until = Instant(self.shared.now.0 + ms * MS);
-            self.usurped = Some(Usurped { server, until, dice: dice.fork() });
+            self.usurped = Some(Usurped { server, until, rng: rng.fork() });
             self.shared.tell(|| format!("in the place of s{server} for {ms} ms"));
             return true;
         }
-        let mut dice = dice.fork();
-        let server = leader.filter(|_| dice.chance(1, 2)).unwrap_or(server);
-        let mask = self.free_place(server, mask, &mut dice);
-        let conn = self.shared.net.deal();
+        let mut rng = rng.fork();
+        let server = leader.filter(|_| rng.chance(1, 2)).unwrap_or(server);
+        let mask = self.free_place(server, mask, &mut rng);
+        let conn = self.shared.net.allocate();
         let (node, shared) = self.node(server);
         if node.accept(conn, Party::Stranger, shared) != Some(true) {
             return false;
         }
-        let rogue = Rogue { server, mask, leads: false, said: 0, words: 0, dice };
+        let rogue = Rogue { server, mask, leads: false, said: 0, words: 0, rng };
         self.begin_rogue(conn, [Party::Stranger, Party::Server(server)], rogue);
         self.send_as_rogue(conn, End::Dialler, greeting(Channel::Quorum, mask, server));
         true
@@ -91,17 +91,17 @@ impl World {
 
     /// The server that a rogue claims to be. A server with an established link would make it wait
     /// and be refused, so it claims to be one without a link, or breaks a link first, or waits.
-    fn free_place(&mut self, server: ServerId, mask: ServerId, dice: &mut Dice) -> ServerId {
+    fn free_place(&mut self, server: ServerId, mask: ServerId, rng: &mut Rng) -> ServerId {
         let linked = self.nodes.get(&server).map(Node::linked_by).unwrap_or_default();
         let others = self.nodes.keys().copied().filter(|id| *id != server);
         let (linked, free): (Vec<ServerId>, Vec<ServerId>) =
             others.partition(|id| linked.contains(id));
-        if !linked.is_empty() && dice.chance(1, 2) {
-            let mask = *dice.pick(&linked);
+        if !linked.is_empty() && rng.chance(1, 2) {
+            let mask = *rng.pick(&linked);
             self.break_links_from(mask, server);
             return mask;
         }
-        if free.is_empty() || dice.chance(1, 4) { mask } else { *dice.pick(&free) }
+        if free.is_empty() || rng.chance(1, 4) { mask } else { *rng.pick(&free) }
     }
 
     /// Breaks the links that one server has dialled to another.
@@ -128,8 +128,8 @@ impl World {
         {
             return false;
         }
-        let dice = usurped.dice.fork();
-        let rogue = Rogue { server: from, mask: to, leads: true, said: 0, words: 0, dice };
+        let rng = usurped.rng.fork();
+        let rogue = Rogue { server: from, mask: to, leads: true, said: 0, words: 0, rng };
         self.begin_rogue(conn, [Party::Server(from), Party::Stranger], rogue);
         // The answer to the greeting, sent without waiting for that greeting.
         self.send_as_rogue(conn, End::Acceptor, greeting(Channel::Quorum, to, from));
@@ -144,8 +144,8 @@ impl World {
         shared.note(Kind::Conn, (server.0, conn.0), &[u8::from(rogue.leads)], || {
             format!("a rogue speaks for s{mask} to s{server} by {conn}")
         });
-        rogue.words = rogue.dice.range(1, 4);
-        shared.after(rogue.dice.range(0, 30) * MS, Event::RogueSpeaks { conn });
+        rogue.words = rogue.rng.range(1, 4);
+        shared.after(rogue.rng.range(0, 30) * MS, Event::RogueSpeaks { conn });
         self.rogues.insert(conn, rogue);
     }
 
@@ -166,7 +166,7 @@ impl World {
         let end = if rogue.leads { End::Acceptor } else { End::Dialler };
         rogue.said += 1;
         let last = rogue.said == rogue.words;
-        let pause = rogue.dice.magnitude(1, if last { 8_000 } else { 400 }) * MS;
+        let pause = rogue.rng.magnitude(1, if last { 8_000 } else { 400 }) * MS;
         self.rogues.insert(conn, rogue);
         self.send_as_rogue(conn, end, Bytes::from(bytes));
         self.shared.after(pause, Event::RogueSpeaks { conn });
@@ -197,7 +197,7 @@ impl Rogue {
             (true, 0) => self.first_of_leader(status).into(),
             (true, _) => self.of_leader(status).into(),
             // One in four omits `FollowerInfo`.
-            (false, 0) if self.dice.chance(3, 4) => self.promise(status).into(),
+            (false, 0) if self.rng.chance(3, 4) => self.promise(status).into(),
             (false, _) => self.of_learner().into(),
         }
     }
@@ -205,7 +205,7 @@ impl Rogue {
     /// As a learner: the epoch that it claims to have accepted.
     fn promise(&mut self, status: &Status) -> FromLearner {
         let Epoch(known) = status.accepted_epoch;
-        let accepted = match self.dice.below(10) {
+        let accepted = match self.rng.below(10) {
             0 => Epoch::END,
             1 => Epoch(0),
             2 => Epoch(known.saturating_add(1)),
@@ -221,9 +221,9 @@ impl Rogue {
     /// As a learner: messages that are refused, or have no effect with a `Lost` history.
     fn of_learner(&mut self) -> FromLearner {
         let elsewhere = Origin { server: ServerId(99), conn: ConnId(1), request: 1 };
-        match self.dice.below(10) {
+        match self.rng.below(10) {
             0..2 => {
-                let last = *self.dice.pick(&[Zxid::ZERO, FAR]);
+                let last = *self.rng.pick(&[Zxid::ZERO, FAR]);
                 FromLearner::AckEpoch { fresh: false, current: Epoch(0), last, nonce: 0 }
             }
             2 => FromLearner::SyncAt { last: Zxid::ZERO, nonce: 0 },
@@ -256,7 +256,7 @@ impl Rogue {
     /// follows.
     fn first_of_leader(&mut self, status: &Status) -> FromLeader {
         let Epoch(known) = status.accepted_epoch;
-        let epoch = match self.dice.below(9) {
+        let epoch = match self.rng.below(9) {
             0 => return self.of_leader(status),
             1 => Epoch::END,
             3 => Epoch(Epoch::END.0 - 2),
@@ -268,7 +268,7 @@ impl Rogue {
 
     /// As a leader: illegal orders.
     fn of_leader(&mut self, status: &Status) -> FromLeader {
-        match self.dice.below(7) {
+        match self.rng.below(7) {
             // Legal while nothing is known to be committed, so only sent afterwards.
             0 if status.committed > Zxid::ZERO => FromLeader::Trunc { to: Zxid::ZERO },
             1 => self.snapshot(),
@@ -280,7 +280,7 @@ impl Rogue {
 
     /// An old snapshot, or one that lacks its first part.
     fn snapshot(&mut self) -> FromLeader {
-        let (zxid, index) = *self.dice.pick(&[(Zxid::ZERO, 0), (FAR, 7)]);
+        let (zxid, index) = *self.rng.pick(&[(Zxid::ZERO, 0), (FAR, 7)]);
         FromLeader::Snap { zxid, index, bytes: Bytes::from_static(b"nothing"), last: false }
     }
 
@@ -290,7 +290,7 @@ impl Rogue {
         let op = TxnOp::CloseSession;
         let txn = Txn { zxid: FAR, session: SessionId(0), time: WallMs(0), origin: None, op };
         let mut entry = txn.encode();
-        match self.dice.below(3) {
+        match self.rng.below(3) {
             0 => entry.zxid = Zxid::ZERO,
             1 => entry.zxid = zxid,
             _ => (entry.zxid, entry.bytes) = (zxid, Bytes::new()),
@@ -300,7 +300,7 @@ impl Rogue {
 
     /// As a leader: messages of the wrong phase.
     fn out_of_place(&mut self) -> FromLeader {
-        match self.dice.below(5) {
+        match self.rng.below(5) {
             0 => FromLeader::NewLeader {
                 epoch: Epoch::END,
                 voters: [ServerId(9)].into(),

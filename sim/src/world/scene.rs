@@ -23,7 +23,7 @@ impl World {
     /// Makes this many calls, then reads the whole remaining tree.
     pub(crate) fn scene(mut self, calls: usize) -> Result<History, String> {
         let mut history = History::new();
-        let mut dice = self.shared.seeds.stream("scene", 0);
+        let mut rng = self.shared.seeds.stream("scene", 0);
         let mut there: Vec<ClientId> = self.clients.keys().copied().skip(1).collect();
         for client in self.clients.values_mut() {
             client.keep_diary();
@@ -33,9 +33,9 @@ impl World {
         };
         self.until("sessions", &mut history, |world| all(world, State::Connected))?;
         for _ in 0..calls {
-            let client = *dice.pick(&there);
+            let client = *rng.pick(&there);
             self.ask(client, &mut history, Some(sync()))?;
-            if there.len() > 1 && dice.chance(1, LEAVES_ONE_IN) {
+            if there.len() > 1 && rng.chance(1, LEAVES_ONE_IN) {
                 there.retain(|other| *other != client);
                 self.dismiss(client, &mut history)?;
                 continue;

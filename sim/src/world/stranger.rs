@@ -11,7 +11,7 @@ use zabkeeper_core::{ConnId, ServerId};
 
 use super::World;
 use crate::faults::Fault;
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::shared::Event;
 use crate::stream::{Delivery, End, Party};
 use crate::trace::Kind;
@@ -24,20 +24,20 @@ impl World {
     pub(super) fn send_stranger(&mut self, server: ServerId) -> bool {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let shared = &mut self.shared;
-        let conn = shared.net.deal();
+        let conn = shared.net.allocate();
         let node = self.nodes.get_mut(&server).expect("picked among the servers");
         if node.accept(conn, Party::Stranger, shared) != Some(true) {
             return false;
         }
         let attempt = shared.net.attempt(shared.seeds, [Party::Stranger, Party::Server(server)]);
         shared.net.open(conn, attempt, shared.options.peers.link);
-        let dice = &mut self.fault_dice[Fault::NetStranger as usize];
-        let bytes = words(server, &servers, dice);
+        let rng = &mut self.fault_rng[Fault::NetStranger as usize];
+        let bytes = words(server, &servers, rng);
         shared.note(Kind::Conn, (server.0, conn.0), &bytes, || {
             format!("a stranger says {}B to s{server} by {conn}", bytes.len())
         });
         shared.net.send(shared.now, conn, End::Dialler, bytes);
-        shared.after(dice.range(1, 8_000) * MS, Event::StrangerLeaves { conn });
+        shared.after(rng.range(1, 8_000) * MS, Event::StrangerLeaves { conn });
         shared.schedule_arrivals();
         true
     }
@@ -68,20 +68,20 @@ pub(super) fn greeting(channel: Channel, from: ServerId, to: ServerId) -> Bytes 
 }
 
 /// The bytes that a stranger sends. After some of them a server takes it for a peer that hangs.
-fn words(server: ServerId, servers: &[ServerId], dice: &mut Dice) -> Bytes {
+fn words(server: ServerId, servers: &[ServerId], rng: &mut Rng) -> Bytes {
     let others: Vec<ServerId> = servers.iter().copied().filter(|other| *other != server).collect();
-    let other = if others.is_empty() { ServerId(99) } else { *dice.pick(&others) };
+    let other = if others.is_empty() { ServerId(99) } else { *rng.pick(&others) };
     let greeting = |channel, from, to| greeting(channel, from, to).to_vec();
     let good = || greeting(Channel::Quorum, other, server);
     let mut noise = [0; 64];
-    dice.fill(&mut noise);
-    let bytes = match dice.below(9) {
+    rng.fill(&mut noise);
+    let bytes = match rng.below(9) {
         0 => Vec::new(),
         1 => noise.to_vec(),
         2 => greeting(Channel::Quorum, ServerId(99), server),
         3 => greeting(Channel::Quorum, other, other),
         4 => greeting(Channel::Election, other, server),
-        5 => good()[..dice.upto(62)].to_vec(),
+        5 => good()[..rng.upto(62)].to_vec(),
         6 => good(),
         7 => [good(), noise.to_vec()].concat(),
         _ => {

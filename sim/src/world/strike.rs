@@ -15,7 +15,7 @@ use crate::judge::Check;
 use crate::node::Node;
 use crate::observe::Observation;
 use crate::schedule::Act;
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::shared::{Event, Shared, is_no_server};
 use crate::stream::{Break, End, Party};
 use crate::targets::Met;
@@ -27,7 +27,7 @@ impl World {
     /// Plans the next strike of a fault with a mean interval.
     pub(super) fn plan_fault(&mut self, fault: Fault) {
         if let Some(mean) = self.shared.options.faults.mean(fault) {
-            let after = self.fault_dice[fault as usize].exponential(mean);
+            let after = self.fault_rng[fault as usize].exponential(mean);
             let at = Instant(self.shared.now.0 + after.max(1));
             self.shared.agenda.plan(at, Due::Strike(fault));
         }
@@ -44,7 +44,7 @@ impl World {
     /// A fault strikes with the choices of a schedule.
     pub(super) fn strike_as(&mut self, fault: Fault, choices: Vec<u64>) {
         if self.shared.is_faulty() {
-            self.fault_dice[fault as usize] = Dice::scripted(choices);
+            self.fault_rng[fault as usize] = Rng::scripted(choices);
             self.strike_once(fault);
         }
     }
@@ -55,14 +55,14 @@ impl World {
             self.rush(fault);
         }
         if self.shared.agenda.is_recording() {
-            self.fault_dice[fault as usize].record();
+            self.fault_rng[fault as usize].record();
         }
         self.shared.agenda.begin();
         self.striking = Some(fault);
         let hit = self.let_strike(fault);
         self.striking = None;
         self.shared.tally.faults[fault as usize] += u64::from(hit);
-        let choices = self.fault_dice[fault as usize].recorded();
+        let choices = self.fault_rng[fault as usize].recorded();
         if hit && self.trips == Some(fault) {
             self.shared.hold(Check::TRIP, Err(format!("{fault} has struck")));
         }
@@ -76,25 +76,25 @@ impl World {
     /// session's end. In half of those all clients use one path. The calls are ordinary calls, not
     /// choices of the strike: a schedule lists them as its own steps.
     fn rush(&mut self, fault: Fault) {
-        let dice = &mut self.fault_dice[fault as usize];
-        let calls = if dice.chance(1, 2) { dice.range(1, 3) } else { 0 };
+        let rng = &mut self.fault_rng[fault as usize];
+        let calls = if rng.chance(1, 2) { rng.range(1, 3) } else { 0 };
         let paths = self.shared.keys.count();
-        let contended = (calls > 0 && dice.chance(1, 2)).then(|| dice.index(paths));
+        let contended = (calls > 0 && rng.chance(1, 2)).then(|| rng.index(paths));
         for client in self.clients.values_mut() {
             client.rush(calls, contended, &mut self.shared);
         }
     }
 
     /// The random stream of the fault that strikes now.
-    pub(super) fn strike_dice(&mut self) -> &mut Dice {
+    pub(super) fn strike_rng(&mut self) -> &mut Rng {
         let fault = self.striking.expect("asked for while a fault strikes");
-        &mut self.fault_dice[fault as usize]
+        &mut self.fault_rng[fault as usize]
     }
 
     /// Returns whether the fault finds a target.
     fn let_strike(&mut self, fault: Fault) -> bool {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
-        let server = *self.fault_dice[fault as usize].pick(&servers);
+        let server = *self.fault_rng[fault as usize].pick(&servers);
         self.strike_at(fault, server, None)
     }
 
@@ -108,15 +108,15 @@ impl World {
         if self.shared.targets.has_struck(rule) {
             return;
         }
-        let dice = self.shared.targets.dice(rule);
-        let before = std::mem::replace(&mut self.fault_dice[fault as usize], dice);
+        let rng = self.shared.targets.rng(rule);
+        let before = std::mem::replace(&mut self.fault_rng[fault as usize], rng);
         self.shared.agenda.begin();
         self.striking = Some(fault);
         let hit = self.strike_at(fault, server, Some(server));
         self.striking = None;
         self.shared.tally.faults[fault as usize] += u64::from(hit);
         let told = self.shared.agenda.told();
-        let choices = std::mem::replace(&mut self.fault_dice[fault as usize], before).recorded();
+        let choices = std::mem::replace(&mut self.fault_rng[fault as usize], before).recorded();
         self.shared.targets.struck(met, choices, told);
     }
 
@@ -146,9 +146,9 @@ impl World {
                 None
             }),
             Fault::NetHalfOpen => self.trouble_conn(fault, only, half_open),
-            Fault::NetStall => self.trouble_conn(fault, only, |shared, dice, conn| {
-                let until = Instant(shared.now.0 + dice.magnitude(20, 20_000) * MS);
-                shared.net.stall(conn, either_end(dice), until);
+            Fault::NetStall => self.trouble_conn(fault, only, |shared, rng, conn| {
+                let until = Instant(shared.now.0 + rng.magnitude(20, 20_000) * MS);
+                shared.net.stall(conn, either_end(rng), until);
                 Some(until)
             }),
             Fault::NetRefuse => self.refuse_connections(),
@@ -161,11 +161,11 @@ impl World {
             Fault::DiskWipe => self.wipe_disk(server),
             Fault::DiskRot => self.damage_disk(server),
             Fault::ClientFreeze => self.trouble_client(fault, freeze),
-            Fault::ClientDeath => self.trouble_client(fault, |client, dice, shared| {
-                let silent = dice.chance(1, 3);
+            Fault::ClientDeath => self.trouble_client(fault, |client, rng, shared| {
+                let silent = rng.chance(1, 3);
                 // Value 2 stands for a fade, since a schedule without this choice yields 0 and
                 // means none.
-                if dice.below(3) == 2 {
+                if rng.below(3) == 2 {
                     client.fade(shared);
                 } else {
                     client.die(silent, shared);
@@ -176,15 +176,10 @@ impl World {
                 client.close(shared);
                 None
             }),
-            Fault::ClientRestart => self.trouble_client(fault, |client, dice, shared| {
+            Fault::ClientRestart => self.trouble_client(fault, |client, rng, shared| {
                 let (low, high) = shared.options.workload.session_ms;
-                let timeout_ms = dice.range(low, high.max(low));
-                client.restart(
-                    dice.chance(1, 3),
-                    timeout_ms,
-                    dice.magnitude(1, 1_000) * MS,
-                    shared,
-                );
+                let timeout_ms = rng.range(low, high.max(low));
+                client.restart(rng.chance(1, 3), timeout_ms, rng.magnitude(1, 1_000) * MS, shared);
                 None
             }),
             Fault::ClientWrongPassword => self.try_wrong_password(server),
@@ -192,8 +187,8 @@ impl World {
             Fault::ClientOperator => self.send_operator(server),
             Fault::ClientTwin => self.take_over(server),
             Fault::ClientStorm => self.scatter_clients(),
-            Fault::ClientDeaf => self.trouble_client(fault, |client, dice, shared| {
-                let until = Instant(shared.now.0 + dice.magnitude(20, 20_000) * MS);
+            Fault::ClientDeaf => self.trouble_client(fault, |client, rng, shared| {
+                let until = Instant(shared.now.0 + rng.magnitude(20, 20_000) * MS);
                 for conn in client.conns() {
                     shared.net.stall(conn, End::Dialler, until);
                 }
@@ -234,9 +229,9 @@ impl World {
         if leaders.is_empty() {
             return false;
         }
-        let dice = &mut self.fault_dice[Fault::NodeKillLeader as usize];
-        let server = *dice.pick(&leaders);
-        let how = if dice.chance(1, 2) { Some(Crash::Kill) } else { None };
+        let rng = &mut self.fault_rng[Fault::NodeKillLeader as usize];
+        let server = *rng.pick(&leaders);
+        let how = if rng.chance(1, 2) { Some(Crash::Kill) } else { None };
         self.end_server(server, how)
     }
 
@@ -257,12 +252,12 @@ impl World {
 
     /// The power of several machines fails at once; in half of the cases of all machines.
     pub(super) fn black_out(&mut self) -> bool {
-        let dice = &mut self.fault_dice[Fault::NodeBlackout as usize];
-        let all = dice.chance(1, 2);
+        let rng = &mut self.fault_rng[Fault::NodeBlackout as usize];
+        let all = rng.chance(1, 2);
         let mut hit = 0;
         for server in self.nodes.keys().copied().collect::<Vec<_>>() {
-            let dice = &mut self.fault_dice[Fault::NodeBlackout as usize];
-            if all || dice.chance(1, 2) {
+            let rng = &mut self.fault_rng[Fault::NodeBlackout as usize];
+            if all || rng.chance(1, 2) {
                 hit += u32::from(self.end_server(server, None));
             }
         }
@@ -302,12 +297,12 @@ impl World {
             return;
         }
         // The strike's stream decides; without a strike, the server's own stream does.
-        let dice = match self.striking {
-            Some(fault) => &mut self.fault_dice[fault as usize],
-            None => node.dice(),
+        let rng = match self.striking {
+            Some(fault) => &mut self.fault_rng[fault as usize],
+            None => node.rng(),
         };
-        let fate = dice.fork();
-        let after = if dice.chance(1, 4) { dice.below(50) } else { dice.range(50, 5_000) };
+        let fate = rng.fork();
+        let after = if rng.chance(1, 4) { rng.below(50) } else { rng.range(50, 5_000) };
         match how {
             Some(how) => node.crash(how, fate, shared),
             None => node.stop(fate, shared),
@@ -319,10 +314,10 @@ impl World {
     fn pause_server(&mut self, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let tick_ms = u64::from(shared.options.server.tick_ms);
-        let dice = &mut self.fault_dice[Fault::NodePause as usize];
+        let rng = &mut self.fault_rng[Fault::NodePause as usize];
         // In half of the cases one to eight ticks, around the timeouts of servers and clients.
-        let (any_ms, ticks_ms) = (dice.magnitude(10, 20_000), dice.range(tick_ms, tick_ms * 8));
-        let ms = if dice.chance(1, 2) { any_ms } else { ticks_ms };
+        let (any_ms, ticks_ms) = (rng.magnitude(10, 20_000), rng.range(tick_ms, tick_ms * 8));
+        let ms = if rng.chance(1, 2) { any_ms } else { ticks_ms };
         let until = Instant(shared.now.0 + ms * MS);
         let awake = node.pause(until);
         shared.tell(|| format!("s{server} for {ms} ms"));
@@ -335,9 +330,9 @@ impl World {
 
     fn slow_server(&mut self, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
-        let dice = &mut self.fault_dice[Fault::NodeSlow as usize];
-        node.slow_down(dice.range(10, 200));
-        let after = dice.range(1, 5_000) * MS;
+        let rng = &mut self.fault_rng[Fault::NodeSlow as usize];
+        node.slow_down(rng.range(10, 200));
+        let after = rng.range(1, 5_000) * MS;
         shared.tell(|| format!("s{server} for {} ms", after / MS));
         shared.after(after, Event::Relief { server });
         shared.hit(Hit::Server(server), Some(Instant(shared.now.0 + after)));
@@ -346,9 +341,9 @@ impl World {
 
     fn step_wall(&mut self, server: ServerId) -> bool {
         let (node, _) = split(&mut self.nodes, &mut self.shared, server);
-        let dice = &mut self.fault_dice[Fault::NodeWall as usize];
-        let ms = i64::try_from(dice.magnitude(1, 10_000_000)).expect("small");
-        let ms = if dice.chance(1, 2) { ms } else { -ms };
+        let rng = &mut self.fault_rng[Fault::NodeWall as usize];
+        let ms = i64::try_from(rng.magnitude(1, 10_000_000)).expect("small");
+        let ms = if rng.chance(1, 2) { ms } else { -ms };
         node.step_wall(ms);
         self.shared.tell(|| format!("s{server} by {ms} ms"));
         true
@@ -357,18 +352,18 @@ impl World {
     /// Only arms the crash; it is counted when it happens.
     fn arm_crash_in_step(&mut self, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
-        let dice = &mut self.fault_dice[Fault::NodeCrashInStep as usize];
-        let how = node.end_by(dice.chance(1, 2), shared);
-        node.arm_crash_in_step(dice.fork(), how);
+        let rng = &mut self.fault_rng[Fault::NodeCrashInStep as usize];
+        let how = node.end_by(rng.chance(1, 2), shared);
+        node.arm_crash_in_step(rng.fork(), how);
         shared.tell(|| format!("s{server} will end amid the outputs of a step: {how:?}"));
         false
     }
 
     fn trouble_disk(&mut self, fault: Fault, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
-        let dice = &mut self.fault_dice[fault as usize];
+        let rng = &mut self.fault_rng[fault as usize];
         let mut disk = node.disk().borrow_mut();
-        let struck = disturb(&mut disk, fault, dice, shared.now);
+        let struck = disturb(&mut disk, fault, rng, shared.now);
         if struck {
             shared.tell(|| format!("s{server}"));
             shared.hit(Hit::Server(server), disk.trouble.until(fault));
@@ -385,7 +380,7 @@ impl World {
     }
 
     fn refuse_connections(&mut self) -> bool {
-        let ms = self.fault_dice[Fault::NetRefuse as usize].magnitude(50, 5_000);
+        let ms = self.fault_rng[Fault::NetRefuse as usize].magnitude(50, 5_000);
         self.refusing_until = Instant(self.shared.now.0 + ms * MS);
         self.shared.tell(|| format!("for {ms} ms"));
         self.shared.hit(Hit::Clients, Some(self.refusing_until));
@@ -396,7 +391,7 @@ impl World {
         &mut self,
         fault: Fault,
         only: Option<ServerId>,
-        trouble: impl FnOnce(&mut Shared, &mut Dice, ConnId) -> Option<Instant>,
+        trouble: impl FnOnce(&mut Shared, &mut Rng, ConnId) -> Option<Instant>,
     ) -> bool {
         let mut session_kind = self.shared.net.session_kind();
         if let Some(server) = only {
@@ -416,13 +411,13 @@ impl World {
         let links: Vec<ConnId> = session_kind.iter().filter(between_servers).copied().collect();
         let favoured = links.iter().cycle().take(session_kind.len());
         let pool: Vec<ConnId> = session_kind.iter().chain(favoured).copied().collect();
-        let dice = &mut self.fault_dice[fault as usize];
-        let conn = *dice.pick(&pool);
+        let rng = &mut self.fault_rng[fault as usize];
+        let conn = *rng.pick(&pool);
         let ends = self.shared.net.parties(conn);
         if let Some([dialler, acceptor]) = ends {
             self.shared.tell(|| format!("{conn} between {dialler} and {acceptor}"));
         }
-        let until = trouble(&mut self.shared, dice, conn);
+        let until = trouble(&mut self.shared, rng, conn);
         self.shared.hit(ends.map_or(Hit::Clients, Hit::Conn), until);
         self.shared.schedule_arrivals();
         true
@@ -450,20 +445,20 @@ impl World {
     fn trouble_client(
         &mut self,
         fault: Fault,
-        trouble: impl FnOnce(&mut Client, &mut Dice, &mut Shared) -> Option<Instant>,
+        trouble: impl FnOnce(&mut Client, &mut Rng, &mut Shared) -> Option<Instant>,
     ) -> bool {
         let ids: Vec<_> = self.clients.keys().copied().collect();
         if ids.is_empty() {
             return false;
         }
-        let dice = &mut self.fault_dice[fault as usize];
-        let id = *dice.pick(&ids);
+        let rng = &mut self.fault_rng[fault as usize];
+        let id = *rng.pick(&ids);
         let client = self.clients.get_mut(&id).expect("picked among the keys");
         if client.still_frozen(self.shared.now).is_some() {
             return false;
         }
         self.shared.tell(|| format!("c{}", client.id().0));
-        let until = trouble(client, dice, &mut self.shared);
+        let until = trouble(client, rng, &mut self.shared);
         self.shared.hit(Hit::Client(id), until);
         true
     }
@@ -471,28 +466,28 @@ impl World {
 
 /// In half of the cases a stall precedes the break: nothing arrives from the end that will see the
 /// break first. A part of those bytes arrives late, when a new connection may exist already.
-fn half_open(shared: &mut Shared, dice: &mut Dice, conn: ConnId) -> Option<Instant> {
-    let late = Instant(shared.now.0 + dice.magnitude(100, 60_000) * MS);
-    let first = either_end(dice);
-    let how = Break::HalfOpen { first, late, on_write: dice.chance(1, 2) };
-    if dice.chance(1, 2) {
+fn half_open(shared: &mut Shared, rng: &mut Rng, conn: ConnId) -> Option<Instant> {
+    let late = Instant(shared.now.0 + rng.magnitude(100, 60_000) * MS);
+    let first = either_end(rng);
+    let how = Break::HalfOpen { first, late, on_write: rng.chance(1, 2) };
+    if rng.chance(1, 2) {
         shared.net.break_off(shared.now, conn, how);
         return None;
     }
     shared.net.stall(conn, first.other(), late);
-    let after = dice.below(shared.options.server.sync_limit_ns() / 2);
+    let after = rng.below(shared.options.server.sync_limit_ns() / 2);
     shared.after(after, Event::Breaks { conn, how });
     Some(Instant(shared.now.0 + after))
 }
 
-fn freeze(client: &mut Client, dice: &mut Dice, shared: &mut Shared) -> Option<Instant> {
+fn freeze(client: &mut Client, rng: &mut Rng, shared: &mut Shared) -> Option<Instant> {
     // Longer than the session timeout in some cases, so that sessions of running clients expire.
     let longest = (shared.options.workload.session_ms.1 * 3).clamp(50, 60_000);
-    let until = Instant(shared.now.0 + dice.magnitude(20, longest) * MS);
+    let until = Instant(shared.now.0 + rng.magnitude(20, longest) * MS);
     client.freeze(until);
     Some(until)
 }
 
-fn either_end(dice: &mut Dice) -> End {
-    if dice.chance(1, 2) { End::Dialler } else { End::Acceptor }
+fn either_end(rng: &mut Rng) -> End {
+    if rng.chance(1, 2) { End::Dialler } else { End::Acceptor }
 }

@@ -62,7 +62,7 @@ fn applied(world: &World, server: ServerId) -> Zxid {
 
 /// How long the dialler waits for the result of a link attempt, ns, and whether the link was made.
 fn attempt(world: &mut World, from: ServerId, to: ServerId) -> (u64, bool) {
-    let (life, conn) = (world.nodes[&from].life(), world.shared.net.deal());
+    let (life, conn) = (world.nodes[&from].life(), world.shared.net.allocate());
     let asked = world.shared.now;
     world.dial_peer(from, life, conn, to);
     while let Some((at, event)) = world.shared.queue.pop() {
@@ -81,7 +81,7 @@ fn dead_process_refuses_at_once_and_powerless_machine_times_out() {
     let mut ends = [Crash::Kill, POWER].into_iter().map(|how| {
         let mut world = settled_world(3);
         let (node, shared) = split(&mut world.nodes, &mut world.shared, two);
-        node.crash(how, Dice::scripted(Vec::new()), shared);
+        node.crash(how, Rng::scripted(Vec::new()), shared);
         let waits = world.shared.options.peers.dial_timeout_ms * MS;
         (attempt(&mut world, one, two), waits)
     });
@@ -226,7 +226,7 @@ fn no_server_leads_without_a_majority() {
     let leader = world.leaders()[0];
     for other in world.nodes.keys().copied().filter(|id| *id != leader).collect::<Vec<_>>() {
         let (node, shared) = split(&mut world.nodes, &mut world.shared, other);
-        node.crash(Crash::Kill, Dice::scripted(Vec::new()), shared);
+        node.crash(Crash::Kill, Rng::scripted(Vec::new()), shared);
     }
     run_for(&mut world, 30_000);
     assert_eq!(world.leaders(), []);
@@ -249,7 +249,7 @@ fn server_with_damaged_disk_restarts_complete_or_empty() {
     let (mut same, mut empty) = (0, 0);
     for seed in 0..48 {
         let mut world = settled_world(3);
-        world.fault_dice[Fault::DiskRot as usize] = Seeds::new(seed).stream("test", 0);
+        world.fault_rng[Fault::DiskRot as usize] = Seeds::new(seed).stream("test", 0);
         let leader = world.leaders()[0];
         let server = world.nodes.keys().copied().find(|id| *id != leader).expect("another");
         let before = applied(&world, server);

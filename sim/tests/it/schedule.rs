@@ -140,8 +140,8 @@ fn corpus_schedules_pass() {
             text.parse().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         let plant = text.split_whitespace().find(|word| word.ends_with(".patch:"));
         let is_planted = plant.is_some_and(|name| plants.join(name.trim_end_matches(':')).exists());
-        let is_mended = schedule.found.is_some() && schedule.mended.is_some();
-        assert!(schedule.violates.is_some() && is_planted != is_mended, "{}", path.display());
+        let is_synced_with = schedule.found.is_some() && schedule.mended.is_some();
+        assert!(schedule.violates.is_some() && is_planted != is_synced_with, "{}", path.display());
         let options = &schedule.options;
         let happens = !schedule.steps.is_empty()
             || options.gone_one_in > 0

@@ -210,7 +210,7 @@ impl Leader {
                 self.maybe_synchronize(replica, cx);
             }
             Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. } => {
-                learner.bring_in(last, replica, *epoch, cx);
+                learner.start_sync(last, replica, *epoch, cx);
             }
             Phase::Gathering => unreachable!("no epoch was announced"),
         }
@@ -236,7 +236,7 @@ impl Leader {
         self.phase = Phase::Synchronization { epoch, write, own: false, recording: None };
         for learner in self.learners.values_mut() {
             if let Stage::Promised { last } = learner.stage {
-                learner.bring_in(last, replica, epoch, cx);
+                learner.start_sync(last, replica, epoch, cx);
             }
         }
     }
@@ -255,7 +255,7 @@ impl Leader {
             && matches!(learner.stage, Stage::Truncating | Stage::Snapshotting { next: None, .. })
         {
             learner.note_answer(last, replica, cx);
-            learner.mend(last, replica, epoch, cx);
+            learner.choose_sync_mode(last, replica, epoch, cx);
             return LeaderEffect::GoOn;
         }
         self.refuse(link, PeerMisbehaved::OutOfTurn(format!("at {last}")), cx)

@@ -126,7 +126,7 @@ impl Storm {
             n if n < 920 + 4 * blows => self.wipe(),
             n if n < 920 + 6 * blows => self.cut(),
             n if n < 920 + 11 * blows => self.raise(),
-            n if n < 920 + 16 * blows => self.mend(),
+            n if n < 920 + 16 * blows => self.choose_sync_mode(),
             _ => self.deliver(),
         }
     }
@@ -261,7 +261,7 @@ impl Storm {
         }
     }
 
-    fn mend(&mut self) {
+    fn choose_sync_mode(&mut self) {
         if let Some((a, b)) = self.play.cut.first().copied() {
             self.command(&format!("mend {a}-{b}"));
         }

@@ -11,7 +11,7 @@ use zabkeeper_core::{ConnId, LinkId};
 
 use super::Heard;
 use super::sockets::conn_of;
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::stream::Party;
 
 /// A piece of it.
@@ -59,10 +59,10 @@ pub(super) fn forget_bytes(inbox: &mut VecDeque<Delivered>, of: ConnId) {
 
 /// What has come from different sides while a process stood still is found in any order: one socket
 /// after the other is emptied.
-pub(super) fn disorder(inbox: &mut VecDeque<Delivered>, dice: &mut Dice) {
+pub(super) fn disorder(inbox: &mut VecDeque<Delivered>, rng: &mut Rng) {
     let mut places = BTreeMap::new();
     for delivered in inbox.iter() {
-        places.entry(delivered.side()).or_insert_with(|| dice.word());
+        places.entry(delivered.side()).or_insert_with(|| rng.word());
     }
     inbox.make_contiguous().sort_by_key(|delivered| places[&delivered.side()]);
 }

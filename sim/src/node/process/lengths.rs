@@ -4,7 +4,7 @@
 
 use zabkeeper_core::io::Outbox;
 
-use crate::seed::Dice;
+use crate::seed::Rng;
 
 /// How much there is in each sink.
 #[derive(Clone, Copy, Default)]
@@ -26,8 +26,8 @@ impl Lengths {
     }
 
     /// Of what came after these, a prefix of each sink stays.
-    pub(super) fn cut(self, out: &mut Outbox, dice: &mut Dice) {
-        let mut keep = |before: usize, all: usize| before + dice.upto(all - before);
+    pub(super) fn cut(self, out: &mut Outbox, rng: &mut Rng) {
+        let mut keep = |before: usize, all: usize| before + rng.upto(all - before);
         out.disk.truncate(keep(self.disk, out.disk.len()));
         out.clients.truncate(keep(self.clients, out.clients.len()));
         out.election.truncate(keep(self.election, out.election.len()));

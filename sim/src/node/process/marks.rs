@@ -14,7 +14,7 @@ use crate::faults::Fault;
 use crate::fs::{Crash, Disk, disturb};
 use crate::node::power;
 use crate::roles::Role;
-use crate::seed::Dice;
+use crate::seed::Rng;
 use crate::shared::Shared;
 use crate::targets::Met;
 use crate::trace::Kind;
@@ -48,12 +48,12 @@ impl Process {
     /// world does it.
     pub(super) fn trouble(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
         for met in std::mem::take(&mut self.troubles) {
-            let mut dice = shared.targets.dice(met.rule);
-            if disturb(&mut disk.borrow_mut(), met.fault, &mut dice, shared.now) {
+            let mut rng = shared.targets.rng(met.rule);
+            if disturb(&mut disk.borrow_mut(), met.fault, &mut rng, shared.now) {
                 let until = disk.borrow().trouble.until(met.fault);
                 self.note_strike(met, until, shared);
                 let told = format!("s{}", self.id);
-                shared.targets.struck(met, dice.recorded(), told);
+                shared.targets.struck(met, rng.recorded(), told);
             }
             shared.targets.met.push(met);
         }
@@ -64,14 +64,14 @@ impl Process {
         &mut self,
         (met, before): (Met, Lengths),
         shared: &mut Shared,
-    ) -> (Dice, Crash, Lengths) {
+    ) -> (Rng, Crash, Lengths) {
         self.note_strike(met, None, shared);
-        let mut dice = shared.targets.dice(met.rule);
-        let fate = dice.fork();
+        let mut rng = shared.targets.rng(met.rule);
+        let fate = rng.fork();
         // A disk in trouble turns it into a failure of the power when it comes to it.
         let how = if met.fault == Fault::NodeKill { Crash::Kill } else { power(&shared.options) };
         let told = format!("s{} ends amid the outputs of that step: {how:?}", self.id);
-        shared.targets.struck(met, dice.recorded(), told);
+        shared.targets.struck(met, rng.recorded(), told);
         shared.targets.met.push(met);
         (fate, how, before)
     }

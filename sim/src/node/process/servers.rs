@@ -137,11 +137,11 @@ impl Process {
         else {
             return;
         };
-        let Some(dice) = shared.net.dice(conn, state.end) else {
+        let Some(rng) = shared.net.rng(conn, state.end) else {
             return;
         };
-        if dice.chance(1, FIRES_ONE_IN) {
-            let until = Instant(shared.now.0 + dice.range(1, longest) * 1_000_000);
+        if rng.chance(1, FIRES_ONE_IN) {
+            let until = Instant(shared.now.0 + rng.range(1, longest) * 1_000_000);
             shared.net.stall(conn, state.end.other(), until);
         }
     }
@@ -181,8 +181,8 @@ impl Process {
     fn post(&mut self, to: ServerId, what: Notification, shared: &mut Shared) {
         let PeerOptions { link, votes, .. } = shared.options.peers;
         let from = self.id;
-        let dice = self.between(Party::Server(to), shared);
-        let mut bad = |one_in| one_in > 0 && dice.chance(1, one_in);
+        let rng = self.between(Party::Server(to), shared);
+        let mut bad = |one_in| one_in > 0 && rng.chance(1, one_in);
         let (lost, twice, late) =
             (bad(votes.lost_one_in), bad(votes.twice_one_in), bad(votes.late_one_in));
         shared.tally.faults[Fault::NetVotes as usize] += u64::from(lost || twice || late);
@@ -190,13 +190,13 @@ impl Process {
             return;
         }
         let event = Event::Notified { from, to, what, sent: shared.now };
-        let mut after = link.draw(dice);
+        let mut after = link.draw(rng);
         if late {
-            after += dice.exponential(VOTE_LATE);
+            after += rng.exponential(VOTE_LATE);
         }
         shared.after(after, event);
         if twice {
-            shared.after(after + dice.exponential(VOTE_LATE), event);
+            shared.after(after + rng.exponential(VOTE_LATE), event);
         }
     }
 }

@@ -238,7 +238,8 @@ impl Process {
         while let Some(id) = self.driver.next_to_flush() {
             self.flush_socket(now, id, shared);
         }
-        while let Some(dial) = self.driver.peers.next_dial(now.mono, || LinkId(shared.net.deal().0))
+        while let Some(dial) =
+            self.driver.peers.next_dial(now.mono, || LinkId(shared.net.allocate().0))
         {
             self.dial(dial, shared);
         }

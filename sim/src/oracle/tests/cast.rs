@@ -311,7 +311,7 @@ impl History {
     }
 
     /// A learner is brought to its leader's history, and gets NEWLEADER.
-    pub(super) fn is_mended(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
+    pub(super) fn is_synced_with(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
         let theirs = self.member(leader).log.clone();
         let shared = |entry: &&Entry| theirs.iter().any(|other| other.zxid == entry.zxid);
         let kept = self.member(id).log.iter().filter(shared).map(|entry| entry.zxid).max();
@@ -446,7 +446,7 @@ impl History {
         followers.iter().for_each(|id| self.promises(*id, leader, epoch));
         self.promises_itself(leader, epoch);
         self.begins(leader, epoch);
-        followers.iter().for_each(|id| self.is_mended(*id, leader, epoch));
+        followers.iter().for_each(|id| self.is_synced_with(*id, leader, epoch));
         followers.iter().for_each(|id| self.enters(*id, leader, epoch));
         (self.leader, self.epoch) = (leader, epoch);
         self.serves(leader);

@@ -45,7 +45,7 @@ fn second_reign(h: &mut History) {
 fn second_reign_serves(h: &mut History) {
     second_reign(h);
     h.begins(S2, E2);
-    h.is_mended(S3, S2, E2);
+    h.is_synced_with(S3, S2, E2);
     h.enters(S3, S2, E2);
     (h.leader, h.epoch) = (S2, E2);
     h.serves(S2);
@@ -69,7 +69,7 @@ fn three_servers_pass_through_two_epochs() {
     assert_eq!(h.member(S1).end(), lost.zxid);
     h.turns_to(S1, S2);
     h.promises(S1, S2, E2);
-    h.is_mended(S1, S2, E2);
+    h.is_synced_with(S1, S2, E2);
     h.enters(S1, S2, E2);
     h.joins(S1, S2);
     h.passes();
@@ -100,7 +100,7 @@ fn z1_leader_begins_without_enough_promises() {
         }
         h.promises_itself(S2, E2);
         h.begins(S2, E2);
-        h.is_mended(S3, S2, E2);
+        h.is_synced_with(S3, S2, E2);
     });
 }
 
@@ -120,7 +120,7 @@ fn z1_leader_serves_before_a_quorum_has_its_history() {
     twins_of(3, "Z1", |h, lie| {
         second_reign(h);
         h.begins(S2, E2);
-        h.is_mended(S3, S2, E2);
+        h.is_synced_with(S3, S2, E2);
         if !lie {
             h.enters(S3, S2, E2);
         }
@@ -134,7 +134,7 @@ fn z1_leader_serves_before_a_quorum_stores_its_voters() {
     twins_of(3, "Z1", |h, lie| {
         second_reign(h);
         h.begins(S2, E2);
-        h.is_mended(S3, S2, E2);
+        h.is_synced_with(S3, S2, E2);
         if lie {
             h.saves(S3, |state| state.voters = [S2, S3].into());
         }
@@ -151,7 +151,7 @@ fn z1_server_stores_new_voters_before_a_quorum_has_the_history() {
         h.saves(S3, |state| state.voters = [S2, S3].into());
         h.confirms(S3);
         h.begins(S2, E2);
-        h.is_mended(S3, S2, E2);
+        h.is_synced_with(S3, S2, E2);
         if !lie {
             h.enters(S3, S2, E2);
         }
@@ -197,7 +197,7 @@ fn z6_old_leader_commits_after_a_new_one() {
         h.promises(S3, S2, E2);
         h.promises_itself(S2, E2);
         h.begins(S2, E2);
-        h.is_mended(S3, S2, E2);
+        h.is_synced_with(S3, S2, E2);
         h.enters(S3, S2, E2);
         (h.leader, h.epoch) = (S2, E2);
         h.serves(S2);
@@ -240,7 +240,7 @@ fn z8_epoch_begins_with_less_than_an_earlier_one() {
         h.promises(S3, S1, E2);
         h.promises_itself(S1, E2);
         h.begins(S1, E2);
-        h.is_mended(S3, S1, E2);
+        h.is_synced_with(S3, S1, E2);
         h.enters(S3, S1, E2);
         let (with, other) = if lie { (S2, Epoch(3)) } else { (S3, Epoch(3)) };
         if lie {
@@ -250,7 +250,7 @@ fn z8_epoch_begins_with_less_than_an_earlier_one() {
             h.promises(S3, S2, other);
             h.promises_itself(S2, other);
             h.begins(S2, other);
-            h.is_mended(S3, S2, other);
+            h.is_synced_with(S3, S2, other);
             h.enters(S3, S2, other);
             h.serves(with);
         }
@@ -275,7 +275,7 @@ fn z9_follower_skips_part_of_the_initial_history() {
         h.promises(S3, S2, E2);
         h.promises_itself(S2, E2);
         h.begins(S2, E2);
-        h.is_mended(S3, S2, E2);
+        h.is_synced_with(S3, S2, E2);
         h.enters(S3, S2, E2);
         (h.leader, h.epoch) = (S2, E2);
         h.model.apply(txn.clone()).unwrap();
@@ -299,7 +299,7 @@ fn z10_learner_keeps_the_end_of_an_earlier_epoch() {
             assert_eq!((entry.zxid, h.member(S1).end()), (z(2, 1), lost.zxid));
             h.gets(S1, S2, &entry);
         } else {
-            h.is_mended(S1, S2, E2);
+            h.is_synced_with(S1, S2, E2);
         }
     });
 }
@@ -327,7 +327,7 @@ fn z11_established_leader_lacks_a_committed_entry() {
         h.promises_itself(leader, E2);
         h.begins(leader, E2);
         if !lie {
-            h.is_mended(follower, leader, E2);
+            h.is_synced_with(follower, leader, E2);
         } else {
             h.sends(leader, follower, cast::new_leader(E2));
         }
@@ -382,7 +382,7 @@ fn z13_leader_counts_an_ack_of_an_earlier_epoch() {
         h.confirms(S3);
         second_reign(h);
         h.begins(S2, E2);
-        h.is_mended(S3, S2, E2);
+        h.is_synced_with(S3, S2, E2);
         if !lie {
             h.enters(S3, S2, E2);
         }
@@ -526,7 +526,7 @@ fn z17_ack_of_newleader_before_the_epoch_is_durable() {
     twins_of(3, "Z17", |h, lie| {
         second_reign(h);
         h.begins(S2, E2);
-        h.is_mended(S3, S2, E2);
+        h.is_synced_with(S3, S2, E2);
         h.saves(S3, |state| state.current_epoch = E2);
         if !lie {
             h.confirms(S3);
@@ -546,7 +546,7 @@ fn z18_epoch_is_stored_before_the_history() {
         if lie {
             h.saves(S3, |state| state.current_epoch = E2);
         }
-        h.is_mended(S3, S2, E2);
+        h.is_synced_with(S3, S2, E2);
         h.saves(S3, |state| state.current_epoch = E2);
     });
 }
@@ -560,7 +560,7 @@ fn z18_disk_holds_the_epoch_without_the_history() {
         second_reign(h);
         h.begins(S2, E2);
         let before = h.member(S3).end();
-        h.is_mended(S3, S2, E2);
+        h.is_synced_with(S3, S2, E2);
         h.saves(S3, |state| state.current_epoch = E2);
         let (state, digest) = (h.member(S3).state.clone(), h.model.digest_at(before));
         let mut found = state;
@@ -597,7 +597,7 @@ fn unsynced_truncation_may_leave_the_longer_log() {
     h.promises(S1, S2, E2);
     h.confirms(S1);
     let state = h.member(S1).state.clone();
-    h.is_mended(S1, S2, E2);
+    h.is_synced_with(S1, S2, E2);
     h.truth(S1, state.clone(), lost, digest);
     h.sees(Observation::CachedTruth { server: S1, state, last: kept });
     h.passes();

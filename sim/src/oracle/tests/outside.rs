@@ -182,7 +182,7 @@ fn z27_leader_begins_with_a_worse_history_than_a_promisers() {
         h.promises(S1, S2, epoch);
         h.promises_itself(S2, epoch);
         h.begins(S2, epoch);
-        h.is_mended(S1, S2, epoch);
+        h.is_synced_with(S1, S2, epoch);
     });
 }
 

@@ -185,7 +185,7 @@ fn enters_again(h: &mut History) {
     let epoch = h.epoch;
     leaves_and_returns(h);
     h.promises(S3, S1, epoch);
-    h.is_mended(S3, S1, epoch);
+    h.is_synced_with(S3, S1, epoch);
     h.enters(S3, S1, epoch);
 }
 

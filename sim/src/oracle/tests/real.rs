@@ -49,7 +49,7 @@ struct Play {
     oracles: Oracles,
     verdict: Result<(), Violation>,
     now: u64,
-    dice: u64,
+    rng: u64,
     server: Server,
     out: Outbox,
     /// Commands that the disk has not executed.
@@ -77,7 +77,7 @@ impl Play {
             oracles: Oracles::new(&[SERVER], Rules::default()),
             verdict: Ok(()),
             now: 1,
-            dice: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             server,
             out: Outbox::default(),
             lane: VecDeque::new(),
@@ -93,10 +93,10 @@ impl Play {
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        usize::try_from((self.dice >> 11) % bound as u64).unwrap()
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        usize::try_from((self.rng >> 11) % bound as u64).unwrap()
     }
 
     fn observe(&mut self, what: Observation<'_>) {
