@@ -51,7 +51,10 @@ pub(crate) async fn serve_connection(shared: Rc<Shared>, stream: TcpStream, id: 
             }
             Interest::Wait => conn.changed.notified().await,
             Interest::Shutdown => {
-                let _in_time = timeout(LINGER, conn.graceful_close(&mut input, &shared)).await;
+                tokio::select! {
+                    _in_time = timeout(LINGER, conn.graceful_close(&mut input, &shared)) => {}
+                    () = conn.has_to_close(&shared) => {}
+                }
                 break;
             }
             Interest::Close => break,
@@ -132,6 +135,13 @@ impl Conn {
             }
         }
         shared.wake().notify_one();
+    }
+
+    /// Returns when the driver wants the socket to be closed at once.
+    async fn has_to_close(&self, shared: &Shared) {
+        while shared.driver().interest(self.id) != Interest::Close {
+            self.changed.notified().await;
+        }
     }
 
     /// Lets the last output leave, says that nothing follows, and waits for the other end to do the

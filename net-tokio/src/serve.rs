@@ -14,11 +14,13 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use zabkeeper_core::driver::SocketId;
 use zabkeeper_core::store::Recovered;
 use zabkeeper_core::{Halted, Membership, Outline, Server, Status, Zxid};
 
 use crate::clock::wall;
 use crate::config::{OUR_FOLDER, Settings};
+use crate::conn::Conn;
 use crate::descriptors;
 use crate::disk::Disk;
 use crate::hub::{Ended, EventLoop};
@@ -113,7 +115,8 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
 
     accepting.abort();
     let replies = async {
-        for conn in shared.conns() {
+        let is_client = |conn: &&Rc<Conn>| matches!(conn.id, SocketId::Client(_));
+        for conn in shared.conns().iter().filter(is_client) {
             conn.write_rest(&shared).await;
         }
     };

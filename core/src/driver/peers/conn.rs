@@ -126,6 +126,11 @@ impl PeerConn {
         matches!(self.phase, Phase::Open)
     }
 
+    /// Is it for notifications of this server to the other one?
+    pub(super) fn sends_notifications(&self) -> bool {
+        self.channel == Channel::Election && self.is_dialled()
+    }
+
     /// Is it an established link?
     pub(super) fn is_link(&self) -> bool {
         self.is_open() && self.channel == Channel::Quorum

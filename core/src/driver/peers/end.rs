@@ -17,7 +17,8 @@ impl Peers {
     /// left.
     pub(super) fn close(&mut self, link: LinkId, why: PeerCloseReason, now: Instant) {
         let Some(conn) = self.conns.get_mut(&link) else { return };
-        let graceful = why.is_by_server() || matches!(why, PeerCloseReason::Refused(_));
+        let is_answered = matches!(why, PeerCloseReason::Refused(_)) && !conn.output.is_empty();
+        let graceful = why.is_by_server() || is_answered;
         if !graceful {
             conn.output.clear();
         }
@@ -29,7 +30,8 @@ impl Peers {
             Phase::Closed { graceful: was } => {
                 conn.phase = Phase::Closed { graceful: was && graceful };
             }
-            Phase::Accepted | Phase::Queued(..) | Phase::Proof(_) => self.reject(link, why),
+            Phase::Accepted => self.reject(link, why, true),
+            Phase::Queued(..) | Phase::Proof(_) => self.reject(link, why, false),
             Phase::Dialling | Phase::Answer(_) => self.dial_failed(link, why, now),
             Phase::Open => match conn.channel {
                 Channel::Quorum => self.link_down(link, why, now),
@@ -39,13 +41,19 @@ impl Peers {
     }
 
     /// Somebody has connected who is not let in.
-    fn reject(&mut self, link: LinkId, why: PeerCloseReason) {
+    fn reject(&mut self, link: LinkId, why: PeerCloseReason, is_silent: bool) {
         let Some(conn) = self.conns.get(&link) else { return };
+        if matches!(conn.phase, Phase::Closed { graceful: true }) {
+            // It takes up a socket until it has taken its answer.
+            self.ungreeted.retain(|other| *other != link);
+            self.ungreeted.push_back(link);
+        }
         if let Some(peer) = conn.peer.and_then(|id| self.peers.get_mut(&id)) {
             peer.queued.retain(|other| *other != link);
         }
-        // Gone before it said anything: a probe of the port.
-        let is_probe = matches!(why, PeerCloseReason::ByPeer | PeerCloseReason::Broken(_));
+        // Gone before it said who it is: a probe of the port.
+        use PeerCloseReason::{Broken, ByPeer, WithinFrame};
+        let is_probe = matches!(why, ByPeer | Broken(_)) || is_silent && matches!(why, WithinFrame);
         if let Some(from) = conn.from.filter(|_| !is_probe) {
             self.notes.push(PeerNote::Rejected { from, why });
         }

@@ -65,7 +65,6 @@ impl Peers {
         if let Err(refusal) = greeting.check(&self.local, channel, lists) {
             return self.refuse(link, &greeting, refusal, now);
         }
-        self.ungreeted.retain(|other| *other != link);
         if greeting.proves_to(&self.local) {
             return self.answer(link, greeting, now);
         }
@@ -80,6 +79,7 @@ impl Peers {
             return self.refuse(link, &greeting, Refusal::Busy(id), now);
         }
         peer.queued.push(link);
+        self.ungreeted.retain(|other| *other != link);
         conn.phase = Phase::Queued(Box::new(greeting), now);
         self.try_place(link, now);
     }
@@ -131,10 +131,6 @@ impl Peers {
         let bytes = greeting.refuse(&self.local, &refusal, conn.nonce);
         self.queue_bytes(link, &bytes);
         self.close(link, PeerCloseReason::Refused(refusal), now);
-        // It takes up a socket until it has taken the answer.
-        if !self.ungreeted.contains(&link) {
-            self.ungreeted.push_back(link);
-        }
     }
 
     /// Both ends know each other.
@@ -163,6 +159,7 @@ impl Peers {
             (conn.peer, conn.heard_at) = (Some(id), now);
         }
         self.changed.push(link);
+        self.ungreeted.retain(|other| *other != link);
         let peer = self.peers.entry(id).or_default();
         if dialled {
             peer.failure = None;

@@ -276,6 +276,8 @@ impl Peers {
             Phase::Closed { graceful: false } => Interest::Close,
             Phase::Accepted | Phase::Answer(_) | Phase::Proof(_) => Interest::Read,
             Phase::Dialling | Phase::Queued(..) => Interest::Wait,
+            // Nothing comes but its end, which is no input.
+            Phase::Open if conn.sends_notifications() => Interest::Read,
             Phase::Open if self.reads && conn.paused_until.is_none() => Interest::Read,
             Phase::Open => Interest::Wait,
         }
@@ -295,7 +297,9 @@ impl Peers {
     }
 
     pub(super) fn fail(&mut self, link: LinkId, why: String, now: Instant) {
-        self.close(link, PeerCloseReason::Broken(why), now);
+        let conn = self.conns.get(&link).filter(|conn| matches!(conn.phase, Phase::Proof(_)));
+        let why = conn.map_or(PeerCloseReason::Broken(why), PeerConn::end);
+        self.close(link, why, now);
     }
 
     pub(super) fn forget(&mut self, link: LinkId, now: Instant) {
@@ -385,8 +389,11 @@ impl Peers {
         }
         if !self.reads && self.inputs.len() < self.options.inputs {
             self.reads = true;
-            let open = self.conns.iter().filter(|(_, conn)| conn.is_open());
-            self.changed.extend(open.map(|(link, _)| *link));
+            let open = self.conns.iter().filter(|(_, conn)| conn.is_open()).map(|(link, _)| *link);
+            for link in open.collect::<Vec<_>>() {
+                self.changed.push(link);
+                self.resume(link, now);
+            }
         }
     }
 
@@ -418,7 +425,9 @@ impl Peers {
         let is_due = |conn: &PeerConn| conn.due_at().is_some_and(|due| due <= now);
         let due = self.conns.iter().filter(|(_, conn)| is_due(conn)).map(|(link, _)| *link);
         for link in due.collect::<Vec<_>>() {
-            let Some(conn) = self.conns.get_mut(&link) else { continue };
+            // What was done for another one may have changed it.
+            let conn = self.conns.get_mut(&link).filter(|conn| is_due(conn));
+            let Some(conn) = conn else { continue };
             let sync_limit = self.config.sync_limit();
             match conn.phase {
                 Phase::Accepted | Phase::Proof(_) => self.close(link, PeerCloseReason::Silent, now),
@@ -432,6 +441,8 @@ impl Peers {
                     self.changed.push(link);
                     self.read(link, now);
                 }
+                // Its end may have come, and not been read.
+                Phase::Open if !self.reads => {}
                 Phase::Open => self.close(link, PeerCloseReason::Unfinished(sync_limit), now),
                 Phase::Dialling | Phase::Closed { .. } => conn.deadline = None,
             }
@@ -471,12 +482,24 @@ impl Peers {
                     self.push(Input::Election(from, notification));
                 }
             }),
+            // What has come behind a greeting waits as well.
+            (Channel::Quorum, _) if !self.reads => return,
             (Channel::Quorum, _) => self.read_messages(link, dialled, from),
         };
         match (read, self.conns.get_mut(&link)) {
             (Err(bad), _) => self.close(link, PeerCloseReason::Malformed(bad), now),
             (Ok(()), Some(conn)) => conn.note_read(before, now),
             (Ok(()), None) => {}
+        }
+    }
+
+    /// Goes on with a connection that was not read: its messages have had no time meanwhile.
+    fn resume(&mut self, link: LinkId, now: Instant) {
+        let Some(conn) = self.conns.get_mut(&link) else { return };
+        conn.unfinished.ended();
+        conn.unfinished.note(conn.buffer.len(), now);
+        if !conn.buffer.is_empty() {
+            self.read(link, now);
         }
     }
 
@@ -510,7 +533,7 @@ impl Peers {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         let Some(link) = peer.sender else { return };
         let conn = self.conns.get_mut(&link).filter(|conn| conn.is_open());
-        let Some(conn) = conn.filter(|conn| conn.output.is_empty()) else { return };
+        let Some(conn) = conn.filter(|conn| conn.sending.is_none()) else { return };
         let Some(notification) = peer.newest.take() else { return };
         conn.sending = Some(notification);
         conn.deadline = Some(now.after(self.options.connect_timeout));

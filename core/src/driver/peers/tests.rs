@@ -593,3 +593,60 @@ fn proof_of_the_secret_replaces_links_at_once_and_nothing_else_gets_in() {
     );
     assert!(one.contains(&down(here)));
 }
+
+#[test]
+fn first_notification_follows_the_proof_of_the_secret() {
+    let mut net = Net::new(&options(Some("a secret that only tests would use")));
+    net.notify(ONE, TWO, 1);
+    assert_eq!(net.take(TWO), [Input::Election(ONE, notification(1))]);
+}
+
+#[test]
+fn connection_that_owes_its_proof_counts_among_those_that_have_not_greeted() {
+    let mut net = Net::new(&options(Some("a secret that only tests would use")));
+    let secrets = Secrets::parse("a secret that only tests would use").expect("a secret");
+    let local = Local { id: ONE, ensemble: 0, secrets, demands_secret: true };
+    let greeting = Dialling::begin(local, Channel::Quorum, TWO, [0; 16]).1;
+    let links: Vec<LinkId> = (0..100)
+        .map(|_| {
+            let link = net.connect(TWO, Channel::Quorum, 9);
+            net.write(TWO, link, &greeting);
+            link
+        })
+        .collect();
+    let open = links.iter().filter(|link| !net.is_closed(TWO, **link)).count();
+    assert_eq!(open, UNGREETED_MAX);
+}
+
+#[test]
+fn link_that_is_placed_in_a_turn_is_not_closed_in_it() {
+    let mut net = Net::new(&options(None));
+    let silent = net.greet(TWO, Channel::Quorum, 1, 1);
+    // Greets, and what follows is no message.
+    let bad = net.connect(TWO, Channel::Quorum, 9);
+    let bytes = [greeting(Channel::Quorum, ONE, TWO), vec![0xff; 100]].concat();
+    net.write(TWO, bad, &bytes);
+    let good = net.greet(TWO, Channel::Quorum, 1, 1);
+    net.pass(2_600);
+    let inputs = net.take(TWO);
+    assert!(net.is_closed(TWO, silent) && net.is_closed(TWO, bad));
+    assert!(!net.is_closed(TWO, good), "{inputs:?}");
+}
+
+#[test]
+fn messages_behind_a_greeting_wait_while_too_many_inputs_do() {
+    let mut options = options(None);
+    options.inputs = 3;
+    let mut net = Net::new(&options);
+    let now = net.now;
+    for _ in 0..3 {
+        net.end(TWO).push(Input::Election(ONE, notification(1)));
+    }
+    let link = net.connect(TWO, Channel::Quorum, 1);
+    let bytes = [greeting(Channel::Quorum, ONE, TWO), ack(), ack(), ack()].concat();
+    net.end(TWO).receive(link, &bytes, now);
+    assert_eq!(net.end(TWO).waiting(), 4, "the link is up");
+    while net.end(TWO).next_input().is_some() {}
+    net.end(TWO).deliver(&mut Vec::new(), &mut Vec::new(), now);
+    assert_eq!(net.end(TWO).waiting(), 3);
+}
