@@ -89,8 +89,9 @@ pub(super) struct Process {
     held: BTreeSet<SocketId>,
     /// Those for whose output the network has no room.
     blocked: BTreeSet<SocketId>,
-    /// Clients that the server knows.
+    /// Clients that the server knows, and links.
     known: BTreeSet<ConnId>,
+    known_links: BTreeSet<LinkId>,
     /// Learners that it brings in.
     behind: Behind,
     /// Of what goes between it and each other.
@@ -171,6 +172,7 @@ impl Process {
             held: BTreeSet::new(),
             blocked: BTreeSet::new(),
             known: BTreeSet::new(),
+            known_links: BTreeSet::new(),
             behind: Behind::default(),
             between: BTreeMap::new(),
             odd,
@@ -549,6 +551,8 @@ impl Process {
         match &input {
             Input::Client(conn, ClientEvent::Opened(..)) => drop(self.known.insert(*conn)),
             Input::Client(conn, ClientEvent::Closed) => drop(self.known.remove(conn)),
+            Input::Peer(link, PeerEvent::Up { .. }) => drop(self.known_links.insert(*link)),
+            Input::Peer(link, PeerEvent::Down) => drop(self.known_links.remove(link)),
             Input::Client(_, ClientEvent::Request(_) | ClientEvent::Heard)
             | Input::Timeout
             | Input::Election(..)

@@ -65,16 +65,16 @@ impl Peers {
         let peer = self.peers.entry(server).or_default();
         peer.failure = Some((channel, why.clone()));
         let first = match channel {
-            Channel::Quorum => {
-                self.inputs.push_back(Input::Peer(link, PeerEvent::Unreachable { peer: server }));
-                peer.link_backoff.fail(now)
-            }
+            Channel::Quorum => peer.link_backoff.fail(now),
             Channel::Election => {
                 peer.sender = None;
                 peer.election_backoff.fail(now)
             }
         };
         self.notes.push(PeerNote::DialFailed { server, channel, first, why });
+        if channel == Channel::Quorum {
+            self.push(Input::Peer(link, PeerEvent::Unreachable { peer: server }));
+        }
     }
 
     /// The core is told, once.

@@ -243,6 +243,7 @@ impl Peers {
             channel: conn.channel,
             peer: conn.peer.filter(|_| conn.is_open() || conn.is_dialled()),
             dialled: conn.is_dialled(),
+            established: conn.is_open(),
             output_bytes: conn.output.len(),
             unread_bytes: conn.buffer.len(),
         };

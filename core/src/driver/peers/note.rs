@@ -61,6 +61,8 @@ pub struct PeerLine {
     pub peer: Option<ServerId>,
     /// Has this server dialled it?
     pub dialled: bool,
+    /// Do both ends know each other?
+    pub established: bool,
     /// Bytes that wait to leave.
     pub output_bytes: usize,
     /// Bytes of a message that is not whole.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use zabkeeper_core::driver::{
-    ClientNote, ClientUse, ConnCloseReason, Interest, PeerNote, SocketId,
+    ClientNote, ClientUse, ConnCloseReason, Interest, PeerLine, PeerNote, SocketId,
 };
 
 use super::*;
@@ -99,9 +99,8 @@ impl Process {
                 Interest::Read if !state.received.is_empty() => {
                     state.unread_since = None;
                     let bytes = state.received.split();
-                    let before = self.driver.peers.waiting();
+                    self.check_read(id, shared);
                     self.driver.receive(id, &bytes, now.mono);
-                    self.check_servers(before, shared);
                     self.take_notes(now, shared);
                     while let Some((conn, word, _)) = self.driver.clients.next_word() {
                         let text = self.answer_operator(word, shared);
@@ -249,15 +248,28 @@ impl Process {
         self.take_notes(now, shared);
         shared.schedule_arrivals();
         self.check_clients(now, shared);
+        self.check_links(shared);
     }
 
-    /// E6: while too much waits, nothing is read but greetings, each of which makes two inputs at
-    /// most: the end of a link and the beginning of another.
-    fn check_servers(&self, before: usize, shared: &mut Shared) {
-        let (bound, after) = (shared.options.peers.inputs, self.driver.peers.waiting());
-        let keeps = before < bound || after <= before + 2;
-        let told = || format!("s{}: {after} inputs of servers wait, {before} before", self.id);
-        shared.hold(Check::CLIENTS, if keeps { Ok(()) } else { Err(told()) });
+    /// E6: no established connection with a server is read while too many inputs wait.
+    fn check_read(&self, id: SocketId, shared: &mut Shared) {
+        let waiting = self.driver.peers.waiting();
+        let reads = |line: &PeerLine| SocketId::Server(line.link) == id && line.established;
+        let is_over =
+            waiting >= shared.options.peers.inputs && self.driver.peers.lines().iter().any(reads);
+        let told = || format!("s{}: {id:?} is read while {waiting} inputs wait", self.id);
+        shared.hold(Check::CLIENTS, if is_over { Err(told()) } else { Ok(()) });
+    }
+
+    /// E6: once the core has got all inputs, each link that it knows has a socket.
+    fn check_links(&self, shared: &mut Shared) {
+        if self.driver.peers.waiting() > 0 {
+            return;
+        }
+        let is_open = |link: &&LinkId| self.sockets.contains_key(&SocketId::Server(**link));
+        let ended = self.known_links.iter().find(|link| !is_open(link));
+        let told = ended.map(|link| format!("s{} does not know that {link} has ended", self.id));
+        shared.hold(Check::CLIENTS, told.map_or(Ok(()), Err));
     }
 
     /// E6: at the end of a turn, when all that is queued has been offered to the sockets.
