@@ -11,8 +11,8 @@ use tokio::time::Sleep;
 use zabkeeper_core::io::Mark;
 use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::{
-    Halted, Input, Instant, Mode, Notice, Now, Outbox, Outline, OutlineCompared, Server, ServerId,
-    Status, Zxid,
+    Halted, Input, Instant, LinkId, Mode, Notice, Now, Outbox, Outline, OutlineCompared, Server,
+    ServerId, Status, Zxid,
 };
 
 use crate::disk::Disk;
@@ -152,7 +152,7 @@ impl EventLoop {
                 conn.flush(&mut driver, now.mono, &self.shared);
             }
         }
-        while let Some(dial) = driver.peers.next_dial(now.mono, || self.shared.next_link()) {
+        while let Some(dial) = driver.peers.next_dial(now.mono, || LinkId(self.shared.next_id())) {
             tokio::task::spawn_local(peers::dial(Rc::clone(&self.shared), dial));
         }
         while let Some(id) = driver.next_changed() {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+use zabkeeper_core::ConnId;
 use zabkeeper_core::driver::SocketId;
 
 use crate::config::Settings;
@@ -118,7 +119,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
             Ok((stream, _)) if Reserve::Clients.holds(&stream) => {}
             Ok((stream, peer)) => {
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-                let (id, now) = (shared.next_conn(), shared.clock.now());
+                let (id, now) = (ConnId(shared.next_id()), shared.clock.now());
                 let accepted = shared.driver().clients.accept(id, peer, Vec::new(), now);
                 match accepted {
                     Ok(()) => {

@@ -20,7 +20,7 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{Notify, oneshot};
 use zabkeeper_core::driver::{ClientNote, Driver, PeerOptions, SocketId, TurnLimits};
 use zabkeeper_core::wire::Word;
-use zabkeeper_core::{ConnId, Instant, LinkId, Server};
+use zabkeeper_core::{Instant, Server};
 
 use crate::clock::Clock;
 use crate::config::Settings;
@@ -40,8 +40,7 @@ pub(crate) struct Shared {
     /// no buffer.
     scratch: RefCell<Box<[u8]>>,
     conns: RefCell<BTreeMap<SocketId, Rc<Conn>>>,
-    next_conn: Cell<u64>,
-    next_link: Cell<u64>,
+    next_id: Cell<u64>,
     questions: RefCell<VecDeque<Question>>,
     /// What `stmk` has set.
     pub(crate) trace_mask: Cell<i64>,
@@ -87,9 +86,7 @@ impl Shared {
             conns: RefCell::default(),
             // Random above, room to count below: ids of an earlier run of the process do not come
             // again.
-            next_conn: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
-            // The same, though links only have to differ within the life of a process.
-            next_link: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
+            next_id: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
             questions: RefCell::default(),
             trace_mask: Cell::new(TRACE_MASK),
             leading_since: Cell::new(None),
@@ -109,18 +106,11 @@ impl Shared {
         &self.wake
     }
 
-    /// The id of the next connection.
-    pub(crate) fn next_conn(&self) -> ConnId {
-        let id = self.next_conn.get();
-        self.next_conn.set(id + 1);
-        ConnId(id)
-    }
-
-    /// The id of the next connection with another server.
-    pub(crate) fn next_link(&self) -> LinkId {
-        let id = self.next_link.get();
-        self.next_link.set(id + 1);
-        LinkId(id)
+    /// The id of the next connection, with a client or another server.
+    pub(crate) fn next_id(&self) -> u64 {
+        let id = self.next_id.get();
+        self.next_id.set(id + 1);
+        id
     }
 
     /// The socket of a connection.

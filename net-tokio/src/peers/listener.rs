@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
+use zabkeeper_core::LinkId;
 use zabkeeper_core::driver::SocketId;
 use zabkeeper_core::peer::greeting::Channel;
 
@@ -136,7 +137,7 @@ async fn accept(shared: Rc<Shared>, channel: Channel, listener: TcpListener) {
             Ok((stream, _)) if Reserve::Servers.holds(&stream) => {}
             Ok((stream, from)) => {
                 tune(&stream, &shared.settings);
-                let (link, now) = (shared.next_link(), shared.clock.mono());
+                let (link, now) = (LinkId(shared.next_id()), shared.clock.mono());
                 shared.driver().peers.accept(link, channel, from, random::bytes(), now);
                 let id = SocketId::Server(link);
                 tokio::task::spawn_local(serve_connection(Rc::clone(&shared), stream, id));

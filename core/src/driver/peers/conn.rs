@@ -82,7 +82,7 @@ pub(super) enum Phase {
 /// What waits to leave. Each byte is moved about once, however slowly it leaves.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     /// How many of them have left.
     sent: usize,
 }
@@ -186,10 +186,6 @@ impl PeerConn {
 }
 
 impl Output {
-    pub(super) fn add(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
-        encode(&mut self.bytes);
-    }
-
     pub(super) fn next(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }

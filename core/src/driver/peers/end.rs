@@ -30,8 +30,7 @@ impl Peers {
             Phase::Closed { graceful: was } => {
                 conn.phase = Phase::Closed { graceful: was && graceful };
             }
-            Phase::Accepted => self.reject(link, why, true),
-            Phase::Queued(..) | Phase::Proof(_) => self.reject(link, why, false),
+            Phase::Accepted | Phase::Queued(..) | Phase::Proof(_) => self.reject(link, why),
             Phase::Dialling | Phase::Answer(_) => self.dial_failed(link, why, now),
             Phase::Open => match conn.channel {
                 Channel::Quorum => self.link_down(link, why, now),
@@ -41,7 +40,7 @@ impl Peers {
     }
 
     /// Somebody has connected who is not let in.
-    fn reject(&mut self, link: LinkId, why: PeerCloseReason, is_silent: bool) {
+    fn reject(&mut self, link: LinkId, why: PeerCloseReason) {
         let Some(conn) = self.conns.get(&link) else { return };
         if matches!(conn.phase, Phase::Closed { graceful: true }) {
             // It takes up a socket until it has taken its answer.
@@ -53,7 +52,8 @@ impl Peers {
         }
         // Gone before it said who it is: a probe of the port.
         use PeerCloseReason::{Broken, ByPeer, WithinFrame};
-        let is_probe = matches!(why, ByPeer | Broken(_)) || is_silent && matches!(why, WithinFrame);
+        let is_probe =
+            matches!(why, ByPeer | Broken(_)) || conn.peer.is_none() && matches!(why, WithinFrame);
         if let Some(from) = conn.from.filter(|_| !is_probe) {
             self.notes.push(PeerNote::Rejected { from, why });
         }

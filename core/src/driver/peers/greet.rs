@@ -44,7 +44,7 @@ impl Peers {
         match established {
             Ok(None) => false,
             Ok(Some((established, proof))) => {
-                self.queue_bytes(link, &proof);
+                self.queue(link, |_, out| out.extend_from_slice(&proof));
                 self.establish(link, established, now);
                 true
             }
@@ -123,13 +123,13 @@ impl Peers {
         let (accepting, bytes) = greeting.welcome(&self.local, conn.nonce);
         conn.phase = Phase::Proof(Box::new(accepting));
         conn.deadline = Some(now.after(GREETING_TIME));
-        self.queue_bytes(link, &bytes);
+        self.queue(link, |_, out| out.extend_from_slice(&bytes));
     }
 
     fn refuse(&mut self, link: LinkId, greeting: &Greeting, refusal: Refusal, now: Instant) {
         let Some(conn) = self.conns.get(&link) else { return };
         let bytes = greeting.refuse(&self.local, &refusal, conn.nonce);
-        self.queue_bytes(link, &bytes);
+        self.queue(link, |_, out| out.extend_from_slice(&bytes));
         self.close(link, PeerCloseReason::Refused(refusal), now);
     }
 

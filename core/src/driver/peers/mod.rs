@@ -35,7 +35,7 @@ use crate::config::Config;
 use crate::ids::{Instant, LinkId, ServerId};
 use crate::io::{Input, PeerCommand, PeerEvent};
 use crate::peer::Notification;
-use crate::peer::frame::{BadFrame, Bounds};
+use crate::peer::frame::{BadFrame, Bounds, Writer};
 use crate::peer::greeting::{Channel, Dialling, Local, Nonce};
 use crate::peer::secret::Secrets;
 use admission::Admission;
@@ -221,7 +221,7 @@ impl Peers {
         conn.phase = Phase::Answer(Box::new(dialling));
         // Whoever answers may wait for the end of an older link.
         conn.deadline = Some(now.after(self.options.connect_timeout + GREETING_TIME));
-        self.queue_bytes(link, &greeting);
+        self.queue(link, |_, out| out.extend_from_slice(&greeting));
         self.changed.push(link);
     }
 
@@ -375,11 +375,7 @@ impl Peers {
                         continue;
                     }
                     conn.taken = true;
-                    let PeerConn { writer, output, due, .. } = conn;
-                    output.add(|out| writer.encode_message(&message, out));
-                    if !std::mem::replace(due, true) {
-                        self.due.push_back(link);
-                    }
+                    self.queue(link, |writer, out| writer.encode_message(&message, out));
                 }
                 PeerCommand::Close(link, why) => {
                     if self.conns.get(&link).is_some_and(PeerConn::is_link) {
@@ -388,7 +384,7 @@ impl Peers {
                 }
             }
         }
-        if !self.reads && self.inputs.len() < self.options.inputs {
+        if !self.reads && self.has_room() {
             self.reads = true;
             let open = self.conns.iter().filter(|(_, conn)| conn.is_open()).map(|(link, _)| *link);
             for link in open.collect::<Vec<_>>() {
@@ -404,7 +400,12 @@ impl Peers {
             self.heard(from);
         }
         self.inputs.push_back(input);
-        self.reads &= self.inputs.len() < self.options.inputs;
+        self.reads &= self.has_room();
+    }
+
+    /// May more inputs wait?
+    fn has_room(&self) -> bool {
+        self.inputs.len() < self.options.inputs
     }
 
     pub(super) fn next_input(&mut self) -> Option<Input> {
@@ -522,7 +523,7 @@ impl Peers {
             conn.unfinished.ended();
             self.inputs.push_back(Input::Peer(link, PeerEvent::Message(message)));
         }
-        self.reads &= self.inputs.len() < self.options.inputs;
+        self.reads &= self.has_room();
         if heard {
             self.heard(from);
         }
@@ -538,16 +539,13 @@ impl Peers {
         let Some(notification) = peer.newest.take() else { return };
         conn.sending = Some(notification);
         conn.deadline = Some(now.after(self.options.connect_timeout));
-        let PeerConn { writer, output, due, .. } = conn;
-        output.add(|out| writer.encode(&notification, out));
-        if !std::mem::replace(due, true) {
-            self.due.push_back(link);
-        }
+        self.queue(link, |writer, out| writer.encode(&notification, out));
     }
 
-    fn queue_bytes(&mut self, link: LinkId, bytes: &[u8]) {
+    /// Queues what `encode` writes.
+    fn queue(&mut self, link: LinkId, encode: impl FnOnce(&mut Writer, &mut Vec<u8>)) {
         let Some(conn) = self.conns.get_mut(&link) else { return };
-        conn.output.add(|out| out.extend_from_slice(bytes));
+        encode(&mut conn.writer, &mut conn.output.bytes);
         if !std::mem::replace(&mut conn.due, true) {
             self.due.push_back(link);
         }
