@@ -13,7 +13,6 @@
 //! ```
 
 mod clients;
-mod local;
 mod peers;
 mod requests;
 mod work;
@@ -28,6 +27,7 @@ use crate::cx::Cx;
 use crate::digest::NodeView;
 use crate::election::Election;
 use crate::error::Corrupt;
+use crate::front::local::LocalSessions;
 use crate::identity::Seed;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{ClientCommand, Input, Mark, Now, Outbox, PeerCommand, Pressure};
@@ -45,7 +45,6 @@ use crate::watch::WatchListing;
 use crate::wire::WatcherType;
 use crate::zab::{Follower, FollowerEffect, Leader, LeaderEffect, Proposer};
 use clients::{Conn, ConnPhase};
-use local::LocalSessions;
 use peers::Inbound;
 use work::Work;
 

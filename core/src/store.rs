@@ -9,9 +9,9 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::history::History;
 use crate::identity::{EpochNonce, Identity};
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
+use crate::log::epochs::History;
 
 /// Stands for this server in the voter list of a standalone server, whatever id it gets in an
 /// ensemble later. A standalone server need not have an id yet.

@@ -7,11 +7,11 @@
 use super::{Role, Server};
 use crate::auth::Identities;
 use crate::cx::Cx;
+use crate::front::queue::Queue;
 use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::{ClientCommand, ClientEvent, Mark, Pressure};
 use crate::notice::Notice;
 use crate::peer::{FromLearner, LinkCloseReason, StepDownReason};
-use crate::request::order::Queue;
 use crate::timer::Timer;
 use crate::txn::Origin;
 use crate::wire::{ConnectRequest, ConnectResponse};

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use super::clients::{Conn, ConnPhase};
 use super::{Role, Server};
 use crate::auth::{Access, AuthOutcome, Facts, Who};
+use crate::cost;
 use crate::cx::Cx;
 use crate::error::ErrorCode;
+use crate::front::queue::{PendingRequest, ReplyShape, Resubmit, Resumed};
+use crate::front::read::{self, Asker};
+use crate::front::reply;
 use crate::ids::{ConnId, SessionId, Zxid};
 use crate::io::{ClientCommand, Mark};
 use crate::peer::FromLearner;
 use crate::replica::{Applied, Fired};
-use crate::request::cost;
-use crate::request::order::{PendingRequest, ReplyShape, Resubmit, Resumed};
-use crate::request::outcome;
-use crate::request::read::{self, Asker};
 use crate::txn::{Origin, TxnOp};
 use crate::wire::{
     EventType, Id, OpCode, Perms, Reply, ReplyBody, Request, RequestFrame, SetWatches, WatchEvent,
@@ -327,7 +327,7 @@ impl Server {
                 let asked = self.queue(conn).applied(request);
                 let answer = asked.and_then(|frame| {
                     let form = ReplyShape::of(&frame.request);
-                    let result = outcome::of(&form, &txn.op, &mut effects.stats.into_iter())?;
+                    let result = reply::of(&form, &txn.op, &mut effects.stats.into_iter())?;
                     Some((frame.xid, result))
                 });
                 match answer {

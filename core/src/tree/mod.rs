@@ -9,7 +9,7 @@
 //! digest is a sum over it: call `touch` before changing a slot.
 
 mod acl;
-mod lapse;
+mod expiry;
 mod load;
 mod node;
 mod path;
@@ -26,7 +26,7 @@ use bytes::Bytes;
 use hashbrown::HashTable;
 
 pub(crate) use acl::{AclId, AclTable};
-pub(crate) use lapse::Expiry;
+pub(crate) use expiry::Expiry;
 pub(crate) use load::{Loader, PART, load};
 pub(crate) use node::{Node, NodeId};
 pub(crate) use path::{is_reserved, is_valid, split};

@@ -26,15 +26,10 @@
 //! Owns the order of these steps and the condition for each. Must not know client connections. A
 //! single voter is a quorum by itself and goes through every step: there is no separate code path.
 
-mod broadcast;
-mod cleaning;
-mod digests;
 mod follower;
 mod leader;
-mod learner;
-mod syncs;
+mod propose;
 
-pub(crate) use broadcast::{Proposer, Resumption, Write};
 pub(crate) use follower::{Follower, FollowerEffect};
-pub(crate) use leader::{LEADER_TIMERS, Leader, LeaderEffect};
-pub(crate) use syncs::SyncWaiter;
+pub(crate) use leader::{LEADER_TIMERS, Leader, LeaderEffect, SyncWaiter};
+pub(crate) use propose::{Proposer, Resumption, Write};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::learner::{Learner, Stage};
 use super::{Leader, LeaderEffect, Phase};
 use crate::cx::Cx;
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
@@ -12,7 +13,6 @@ use crate::io::{Mark, PeerCommand};
 use crate::peer::{FromLeader, LinkCloseReason, PeerMisbehaved, StepDownReason};
 use crate::quorum::{HistoryInfo, HistoryStatus};
 use crate::replica::Replica;
-use crate::zab::learner::{Learner, Stage};
 
 impl Leader {
     /// A learner has sent FOLLOWERINFO (ZAB-02).

@@ -7,10 +7,10 @@
 
 use std::time::Duration;
 
+use super::prep::{Prep, PrepContext};
 use crate::config::TreeOptions;
 use crate::cx::Cx;
 use crate::ids::Instant;
-use crate::request::prep::{Prep, PrepContext};
 use crate::tree::{Expiry, NodeId, Tree};
 use crate::txn::TxnOp;
 

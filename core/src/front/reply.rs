@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use super::order::ReplyShape;
+use super::queue::ReplyShape;
 use crate::error::ErrorCode;
 use crate::txn::TxnOp;
 use crate::wire::{MultiResult, ReplyBody, Stat};

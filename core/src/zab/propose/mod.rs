@@ -5,19 +5,23 @@
 //! owners, the acknowledged zxid of each voter, and the syncs that wait for a quorum. Must not
 //! answer clients, nor know how to reach learners.
 
+mod container_manager;
+mod pending;
+mod prep;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::cleaning::ContainerManager;
-use super::syncs::Syncs;
+use self::container_manager::ContainerManager;
+use self::prep::{Prep, PrepContext};
+use super::leader::sync_requests::Syncs;
 use crate::auth::Ids;
+use crate::cost;
 use crate::cx::Cx;
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
 use crate::io::Mark;
 use crate::peer::SessionKind;
 use crate::replica::Replica;
-use crate::request::cost;
-use crate::request::prep::{Prep, PrepContext};
 use crate::rng::KeyedHash;
 use crate::session::{self, SessionTracker};
 use crate::store::Entry;

@@ -6,16 +6,19 @@
 //! `server` acts.
 
 mod differences;
+mod digests;
 mod establish;
+mod learner;
+pub(super) mod sync_requests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::differences::{ends_in_another_epoch, is_ahead};
-use super::broadcast::{Proposer, Resumption, Write};
-use super::digests::Digests;
+use self::digests::Digests;
+use self::learner::{Learner, Stage};
+pub(crate) use self::sync_requests::SyncWaiter;
 use super::follower::DIGESTS;
-use super::learner::{Learner, Stage};
-use super::syncs::SyncWaiter;
+use super::propose::{Proposer, Resumption, Write};
 use crate::cx::Cx;
 use crate::identity::Seed;
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};

@@ -4,6 +4,9 @@
 //! thread). Must not interpret transactions. Always applied <= committed <= appended and durable <=
 //! appended. A committed transaction is never truncated.
 
+pub(crate) mod epochs;
+pub(crate) mod tail;
+
 use std::collections::VecDeque;
 
 use crate::ids::{WriteId, Zxid};
