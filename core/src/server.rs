@@ -1,8 +1,8 @@
 //! One server: processes inputs one at a time; the only file that changes the server's role (Java
 //! `QuorumPeer`).
 //!
-//! Owns connections, links, the role and the replica, and passes calls between them. Must not do
-//! what one of these can do alone.
+//! Owns clients, links, the role and the replica, and passes calls between them. Must not do what
+//! one of these can do alone.
 //!
 //! ```text
 //!            ┌───────── elected ──────────► Leading ───────┐  no quorum, epoch used up,
@@ -13,8 +13,10 @@
 //! ```
 
 mod clients;
+mod disk;
 mod peers;
-mod requests;
+mod role;
+mod view;
 mod work;
 
 use std::collections::BTreeMap;
@@ -24,28 +26,23 @@ use std::sync::Arc;
 use crate::auth::{Scheme, Schemes};
 use crate::config::Config;
 use crate::cx::Cx;
-use crate::digest::NodeView;
 use crate::election::Election;
 use crate::error::Corrupt;
-use crate::front::local::LocalSessions;
+use crate::front::Front;
 use crate::identity::Seed;
-use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
-use crate::io::{ClientCommand, Input, Mark, Now, Outbox, PeerCommand, Pressure};
-use crate::log::Written;
+use crate::ids::{Instant, LinkId, ServerId, Zxid};
+use crate::io::{Input, Mark, Now, Outbox, PeerCommand, Pressure};
 use crate::notice::Notice;
-use crate::outline::{Outline, OutlineCompared};
-use crate::peer::{LinkCloseReason, PeerMisbehaved, Vote};
+use crate::peer::{LinkCloseReason, Vote};
 use crate::replica::Replica;
 use crate::rng::Rng;
 use crate::session::SessionTracker;
-use crate::status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
-use crate::store::{DiskEvent, DurableState, Recovered};
+use crate::status::Halted;
+use crate::store::Recovered;
 use crate::timer::{Timer, TimerTable};
-use crate::watch::WatchListing;
-use crate::wire::WatcherType;
-use crate::zab::{Follower, FollowerEffect, Leader, LeaderEffect, Proposer};
-use clients::{Conn, ConnPhase};
+use crate::zab::{Follower, FollowerEffect, Leader, LeaderEffect};
 use peers::Inbound;
+use role::Role;
 use work::Work;
 
 /// A server of an ensemble.
@@ -70,23 +67,10 @@ pub struct Server {
     elected: Option<Vote>,
     /// Inbound links, until a leader adopts them as learners.
     inbound: BTreeMap<LinkId, Inbound>,
-    conns: BTreeMap<ConnId, Conn>,
-    /// The connection of each session that is connected to this server.
-    by_session: BTreeMap<SessionId, ConnId>,
-    local: LocalSessions,
+    front: Front,
     work: Work,
-    /// The time at which the server stopped reading clients, while it does not read them.
-    paused_since: Option<Instant>,
     /// Why the server has halted, if it has.
     halted: Option<Halted>,
-}
-
-/// The role of a server; each variant owns the state that only this role needs.
-#[derive(Debug)]
-enum Role {
-    Looking(Election),
-    Following(Follower),
-    Leading(Leader),
 }
 
 impl Server {
@@ -110,7 +94,7 @@ impl Server {
         let looking = Election::new(config.id(), 0, None);
         Ok(Server {
             schemes: Arc::new(Schemes::new(&config.auth)),
-            local: LocalSessions::new(config.tick()),
+            front: Front::new(&config),
             config: Arc::new(config),
             seed,
             rng,
@@ -120,10 +104,7 @@ impl Server {
             round: 0,
             elected: None,
             inbound: BTreeMap::new(),
-            conns: BTreeMap::new(),
-            by_session: BTreeMap::new(),
             work: Work::default(),
-            paused_since: None,
             halted: None,
         })
     }
@@ -172,36 +153,6 @@ impl Server {
         if self.halted.is_some() { None } else { self.timers.next() }
     }
 
-    /// The id of the ensemble, for the handshakes of links; 0 while it is unknown.
-    pub fn ensemble_id(&self) -> u64 {
-        self.replica.ensemble_id()
-    }
-
-    /// Why the server has halted, if it has.
-    pub fn halted(&self) -> Option<&Halted> {
-        self.halted.as_ref()
-    }
-
-    /// What the server waits for; `None` if it serves clients or has halted.
-    pub fn waiting(&self) -> Option<Waiting> {
-        if self.serves() || self.halted.is_some() {
-            return None;
-        }
-        let (own, voters) = (self.config.id(), self.config.voters());
-        let history_status_of = |id: ServerId| match &self.role {
-            Role::Looking(looking) => looking.history_status_of(id),
-            Role::Leading(leader) => leader.history_status_of(id, own),
-            Role::Following(_) => (id == own).then(|| self.replica.history_status()),
-        };
-        Some(Waiting {
-            id: own,
-            elected: self.leader(),
-            needed: voters.quorum_size(),
-            voters: voters.ids().map(|id| (id, history_status_of(id))).collect(),
-            before: self.replica.voters_before(&self.config).ids().collect(),
-        })
-    }
-
     /// Whether the driver may read from clients.
     pub fn pressure(&self) -> Pressure {
         if self.replica.log().undurable_bytes() > self.config.limits.undurable_bytes {
@@ -209,179 +160,6 @@ impl Server {
         } else {
             Pressure::Accept
         }
-    }
-
-    /// Counters and watermarks.
-    pub fn status(&self) -> Status {
-        let log = self.replica.log();
-        let state = self.replica.state();
-        let counts = self.replica.tree().counts();
-        let own = self.config.id();
-        let mode = match &self.role {
-            Role::Looking(_) => Mode::Looking,
-            Role::Following(_) => Mode::Follower,
-            Role::Leading(_) if self.config.voters().alone() => Mode::Standalone,
-            Role::Leading(_) => Mode::Leader,
-        };
-        let (followers, pending_syncs) = match &self.role {
-            Role::Leading(leader) => {
-                (leader.followers(), leader.serving().map_or(0, |broadcast| broadcast.syncs.len()))
-            }
-            Role::Looking(_) | Role::Following(_) => ((0, 0), 0),
-        };
-        Status {
-            id: own,
-            mode,
-            leader: self.leader(),
-            synced_followers: followers.0,
-            learners: followers.1,
-            pending_syncs,
-            serving: self.serves() && self.halted.is_none(),
-            accepted_epoch: state.accepted_epoch,
-            current_epoch: state.current_epoch,
-            applied: log.applied(),
-            committed: log.committed(),
-            appended: log.appended(),
-            durable: log.durable(),
-            snapshot: self.replica.newest_snapshot().unwrap_or(Zxid::ZERO),
-            snapshots: self.replica.snapshots_kept(),
-            snapshot_running: self.replica.snapshot_running(),
-            sessions: self.replica.sessions().len(),
-            local_sessions: self.local.len(),
-            outstanding: self.replica.outstanding(),
-            // ZooKeeper counts the root under both of its names.
-            nodes: counts.nodes + 1,
-            ephemerals: counts.ephemerals,
-            data_bytes: counts.bytes,
-            watches: self.replica.watches.count(),
-            halted: self.halted.clone(),
-        }
-    }
-
-    /// Live local sessions, by id. A session that is being upgraded does not expire here.
-    pub fn local_sessions(&self) -> Vec<SessionInfo> {
-        self.local.infos()
-    }
-
-    /// Live sessions of the ensemble, by id.
-    pub fn sessions(&self) -> Vec<SessionInfo> {
-        let tracker = match &self.role {
-            Role::Leading(leader) => leader.serving().map(|broadcast| &broadcast.tracker),
-            Role::Looking(_) | Role::Following(_) => None,
-        };
-        let info = |(id, created_with)| {
-            let tracked = tracker.and_then(|tracker| tracker.get(id));
-            let (timeout_ms, expires) = match tracked {
-                Some((timeout_ms, expires)) => (timeout_ms, Some(expires)),
-                None => (created_with, None),
-            };
-            let server = match tracker {
-                Some(tracker) => tracker.owner(id),
-                None => self.replica.sessions().owner(id),
-            };
-            SessionInfo { id, timeout_ms, expires, server }
-        };
-        self.replica.sessions().live().map(info).collect()
-    }
-
-    /// Sessions that own ephemeral nodes, by id, with the paths of these nodes in order.
-    pub fn ephemerals(&self) -> impl Iterator<Item = (SessionId, impl Iterator<Item = &str>)> {
-        let tree = self.replica.tree();
-        tree.owners().map(|session| (session, tree.ephemerals(session, "")))
-    }
-
-    /// The same as pairs, starting after `last`.
-    pub fn ephemerals_behind(
-        &self,
-        last: Option<(SessionId, &str)>,
-    ) -> impl Iterator<Item = (SessionId, &str)> {
-        self.replica.tree().ephemerals_behind(last)
-    }
-
-    /// Counts of the data watches, which getData and exists set.
-    pub fn watch_summary(&self) -> WatchSummary {
-        self.replica.watches.data_summary()
-    }
-
-    /// Each connection with each path that it watches with getData or exists.
-    pub fn watches_by_conn(&self) -> impl Iterator<Item = (ConnId, &str)> {
-        self.replica.watches.data_by_conn()
-    }
-
-    /// Each connection with each path on which it has a watch of this kind.
-    pub fn watches_of(&self, which: WatcherType) -> impl Iterator<Item = (ConnId, &str)> {
-        self.replica.watches.kind_by_conn(which)
-    }
-
-    /// The pairs of [`Server::watches_by_conn`], grouped by path.
-    pub fn watches_by_path(&self) -> impl Iterator<Item = (&str, ConnId)> {
-        self.replica.watches.data_by_path()
-    }
-
-    /// Passes further pairs of [`Server::watches_by_conn`] to `put`, about `lines` of them, grouped
-    /// by connection; `at` keeps the position. Returns whether there may be more.
-    pub fn list_watches_by_conn(
-        &self,
-        at: &mut WatchListing,
-        lines: usize,
-        put: impl FnMut(ConnId, &str),
-    ) -> bool {
-        self.replica.watches.list_by_conn(at, lines, put)
-    }
-
-    /// The same, grouped by path. All watchers of a path are passed in one call.
-    pub fn list_watches_by_path(
-        &self,
-        at: &mut WatchListing,
-        lines: usize,
-        put: impl FnMut(&str, ConnId),
-    ) -> bool {
-        self.replica.watches.list_by_path(at, lines, put)
-    }
-
-    /// Sizes of the work under way; see [`Backlog`]. Visits every connection and every node.
-    pub fn backlog(&self) -> Backlog {
-        let backlog = self.replica.backlog();
-        let requests = self.conns.values().map(|conn| conn.queue.len()).sum();
-        let broadcast = match &self.role {
-            Role::Leading(leader) => leader.serving(),
-            Role::Looking(_) | Role::Following(_) => None,
-        };
-        let (syncs, changes, upgrades) = broadcast.map_or((0, 0, 0), Proposer::backlog);
-        let upgrades = upgrades + self.local.upgrading();
-        Backlog { requests, syncs, changes, upgrades, strays: self.strays(), ..backlog }
-    }
-
-    /// The number of client syncs that wait for the leader's answer, for checkers. Visits every
-    /// connection.
-    pub fn waiting_syncs(&self) -> usize {
-        self.conns.values().map(|conn| conn.queue.unconfirmed().count()).sum()
-    }
-
-    /// The number of handshakes that wait for service to begin, for checkers. Visits every
-    /// connection.
-    pub fn held_handshakes(&self) -> usize {
-        let held = |conn: &&Conn| matches!(conn.phase, ConnPhase::AwaitLeader(_));
-        self.conns.values().filter(held).count()
-    }
-
-    /// Passes each node of the tree at `status().applied` to `visit`, in no particular order: to
-    /// find the node in which two trees with different digests differ.
-    pub fn visit_nodes(&self, visit: &mut dyn FnMut(&NodeView<'_>)) {
-        self.replica.visit_nodes(visit);
-    }
-
-    /// Compares at most `most` further nodes of a tree that this server has set aside with its
-    /// current tree. The server must have been synchronised meanwhile: before that, every node
-    /// would differ.
-    pub fn compare_outline(&self, outline: &mut Outline, most: usize) -> OutlineCompared {
-        outline.compare(self.replica.tree(), most)
-    }
-
-    /// Digest of tree and sessions at `status().applied`; see [`crate::digest`]. It is maintained
-    /// with each transaction, so this call is cheap.
-    pub fn digest(&self) -> u64 {
-        self.replica.digest()
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
@@ -400,8 +178,9 @@ impl Server {
         {
             self.expire_local_sessions(deadline, cx);
         }
-        if self.timers.due(Timer::AwaitLeader, now) && !self.serves() {
-            self.close_held(cx);
+        if self.front.await_leader_deadline().is_some_and(|deadline| deadline <= now) {
+            let serves = self.serves();
+            self.front.close_waiting(serves, &mut self.replica, cx);
         }
         if self.timers.due(Timer::ContainerCheck, now) {
             self.clean(cx);
@@ -420,111 +199,6 @@ impl Server {
         match leader.broadcast() {
             Some(broadcast) if busy => broadcast.pause_cleaning(cx),
             Some(_) | None => leader.clean(&mut self.replica, cx),
-        }
-    }
-
-    fn on_disk(&mut self, event: DiskEvent, cx: &mut Cx<'_>) {
-        match event {
-            DiskEvent::Done(id) => self.on_done(id, cx),
-            DiskEvent::ChunkDone { zxid, index } => self.on_chunk_done(zxid, index, cx),
-            DiskEvent::Failed(why) => {
-                cx.mark(Mark::DiskFailed);
-                self.halt(Halted::Disk(why), cx);
-            }
-            DiskEvent::SnapshotFailed { zxid, why, .. } => {
-                if self.replica.on_snapshot_failed(zxid, cx) {
-                    self.look(None, LinkCloseReason::NoRoom(why), cx);
-                }
-            }
-            DiskEvent::LogRead { link, found } => {
-                if let Role::Leading(leader) = &mut self.role {
-                    let effect = leader.on_log_read(link, found, &mut self.replica, cx);
-                    self.apply_leader_effect(effect, cx);
-                }
-            }
-            DiskEvent::SnapshotRead { link, zxid, index, found } => {
-                if let Role::Leading(leader) = &mut self.role {
-                    let replica = &mut self.replica;
-                    let effect = leader.on_snapshot_read(link, (zxid, index), found, replica, cx);
-                    self.apply_leader_effect(effect, cx);
-                }
-            }
-        }
-    }
-
-    /// Every command of the log lane up to `id` is durable: continues what waited for it.
-    fn on_done(&mut self, id: WriteId, cx: &mut Cx<'_>) {
-        let before = self.replica.log().durable();
-        while let Some(written) = self.replica.log.done(id) {
-            if let (id, Written::State(state)) = written {
-                self.on_state_durable(id, &state, cx);
-            }
-        }
-        let durable = self.replica.log().durable();
-        match &mut self.role {
-            Role::Looking(_) => self.continue_election(cx),
-            Role::Following(follower) if durable > before => {
-                follower.on_durable(durable, &self.replica, cx);
-            }
-            Role::Leading(leader) if durable > before => {
-                let effect = leader.on_durable(durable, cx);
-                self.apply_leader_effect(effect, cx);
-            }
-            Role::Following(_) | Role::Leading(_) => {}
-        }
-    }
-
-    fn on_state_durable(&mut self, id: WriteId, state: &DurableState, cx: &mut Cx<'_>) {
-        self.replica.on_saved(state);
-        if let Some(zxid) = state.differs {
-            return self.halt(Halted::Differs { zxid }, cx);
-        }
-        // Most state writes satisfy this; only the first one after a snapshot finds something to
-        // purge.
-        if state.snapshot == self.replica.state().snapshot {
-            let needed = match &self.role {
-                Role::Leading(leader) => leader.oldest_needed(),
-                Role::Looking(_) | Role::Following(_) => None,
-            };
-            self.replica.purge(needed, cx);
-        }
-        match &mut self.role {
-            Role::Looking(_) => {}
-            Role::Following(follower) => follower.on_state_durable(id, &self.replica, cx),
-            Role::Leading(leader) => {
-                let effect = leader.on_state_durable(id, &mut self.replica, cx);
-                self.apply_leader_effect(effect, cx);
-            }
-        }
-    }
-
-    fn on_chunk_done(&mut self, zxid: Zxid, index: u32, cx: &mut Cx<'_>) {
-        let loaded = self.replica.on_chunk_done(zxid, index, cx);
-        self.on_loaded(loaded, cx);
-    }
-
-    /// A chunk of a snapshot is durable, or more of a leader's snapshot is loaded. `Ok(true)` means
-    /// that the leader's snapshot has become the state.
-    fn on_loaded(&mut self, loaded: Result<bool, String>, cx: &mut Cx<'_>) {
-        match loaded {
-            Ok(false) => {
-                if let Role::Leading(leader) = &mut self.role {
-                    leader.on_snapshot_taken(&self.replica, cx);
-                }
-            }
-            Ok(true) => {
-                // The outcome of the clients' pending writes is unknown, and their watches were set
-                // on another tree.
-                self.close_all(cx);
-                self.local.on_installed();
-                if let Role::Following(follower) = &mut self.role {
-                    follower.on_installed(&self.replica, cx);
-                }
-            }
-            Err(what) => {
-                cx.mark(Mark::LeaderRefused);
-                self.look(None, PeerMisbehaved::History(what).into(), cx);
-            }
         }
     }
 
@@ -633,67 +307,23 @@ impl Server {
             }
         }
         self.role = Role::Looking(Election::new(cx.config.id(), self.round, lost));
-        if !self.conns.is_empty() {
-            self.start_hold_timer(cx);
-        }
+        self.front.on_leader_lost(cx);
         self.continue_election(cx);
     }
 
     /// The leader that this server follows, or its own id if it leads.
     fn leader(&self) -> Option<ServerId> {
-        match &self.role {
-            Role::Looking(_) => None,
-            Role::Following(follower) => Some(follower.leader()),
-            Role::Leading(_) => Some(self.config.id()),
-        }
+        self.role.leader(self.config.id())
     }
 
     /// Are clients served?
     fn serves(&self) -> bool {
-        match &self.role {
-            Role::Looking(_) => false,
-            Role::Following(follower) => follower.serving().is_some(),
-            Role::Leading(leader) => leader.serving().is_some(),
-        }
-    }
-
-    /// While clients are not read, their heartbeats do not arrive: no session expires, and a long
-    /// pause renews all sessions, because clients could not reconnect either.
-    fn note_pressure(&mut self, cx: &mut Cx<'_>) {
-        let now = cx.now.mono;
-        if self.pressure() == Pressure::PauseClients {
-            cx.mark(Mark::PressurePaused);
-            self.paused_since.get_or_insert(now);
-            return;
-        }
-        let long = self.had_paused_clients(cx);
-        self.paused_since = None;
-        if !long {
-            return;
-        }
-        cx.mark(Mark::SessionsSpared);
-        self.local.touch_all(now);
-        if let Role::Leading(leader) = &mut self.role
-            && let Some(broadcast) = leader.broadcast()
-        {
-            broadcast.tracker.touch_all(now);
-        }
-        for (session, timeout_ms) in self.sessions_here(cx) {
-            self.touch(session, timeout_ms, cx);
-        }
-    }
-
-    /// Have clients not been read for longer than the interval between two pings, half a tick?
-    /// Shorter pauses do not count: they are no worse than a slow network, and are so frequent
-    /// under load that the session of a dead client would never expire.
-    fn had_paused_clients(&self, cx: &Cx<'_>) -> bool {
-        let now = cx.now.mono;
-        self.paused_since.is_some_and(|since| now.since(since) > cx.config.tick() / 2)
+        self.role.serves()
     }
 
     fn set_timers(&mut self, cx: &mut Cx<'_>) {
         self.note_pressure(cx);
-        let paused = self.paused_since.is_some();
+        let paused = self.front.is_paused();
         let now = cx.now.mono;
         Timer::OF_ROLES.iter().for_each(|timer| self.timers.set(*timer, None));
         match &mut self.role {
@@ -723,18 +353,16 @@ impl Server {
                 self.timers.set(Timer::SessionExpiry, expiry);
             }
         }
-        let local = self.local.next_expiry().filter(|_| !paused && self.serves());
+        let local = self.front.next_expiry().filter(|_| !paused && self.serves());
         self.timers.set(Timer::LocalSessionExpiry, local);
+        self.timers.set(Timer::AwaitLeader, self.front.await_leader_deadline());
         self.timers.set(Timer::Work, self.has_work().then_some(now));
     }
 
     /// Stops the server: its promises can no longer become durable, or its state is wrong. It
     /// closes all client connections and emits nothing afterwards.
     fn halt(&mut self, why: Halted, cx: &mut Cx<'_>) {
-        for conn in mem::take(&mut self.conns).into_keys() {
-            cx.send(conn, ClientCommand::Close);
-        }
-        self.by_session.clear();
+        self.front.halt(cx);
         self.halted = Some(why);
     }
 }

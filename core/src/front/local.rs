@@ -28,7 +28,7 @@ use crate::wire::{CreateMode, Request};
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct LocalSessions {
+pub(super) struct LocalSessions {
     /// Local sessions that are not being upgraded.
     own: SessionTracker,
     /// Sessions that the leader was asked to upgrade, with their timeouts in ms. The leader expires
@@ -39,14 +39,14 @@ pub(crate) struct LocalSessions {
 }
 
 impl LocalSessions {
-    pub(crate) fn new(tick: Duration) -> LocalSessions {
+    pub(super) fn new(tick: Duration) -> LocalSessions {
         let own = SessionTracker::new(&SessionTable::default(), tick, Instant(0));
         LocalSessions { own, upgrading: BTreeMap::new(), last: None }
     }
 
     /// Creates a session (SESS-14) with an id that contains this server's and is unknown to the
     /// ensemble.
-    pub(crate) fn create(
+    pub(super) fn create(
         &mut self,
         timeout_ms: u32,
         known: &SessionTable,
@@ -62,23 +62,23 @@ impl LocalSessions {
     }
 
     /// Is the session local, and not being upgraded?
-    pub(crate) fn is_own(&self, id: SessionId) -> bool {
+    pub(super) fn is_own(&self, id: SessionId) -> bool {
         self.own.is_live(id)
     }
 
     /// Renews the session; `false` if it is not local, or is being upgraded.
-    pub(crate) fn touch(&mut self, id: SessionId, now: Instant) -> bool {
+    pub(super) fn touch(&mut self, id: SessionId, now: Instant) -> bool {
         self.own.touch(id, None, now)
     }
 
     /// Gives all sessions a full timeout from now on, after this server has not received
     /// heartbeats.
-    pub(crate) fn touch_all(&mut self, now: Instant) {
+    pub(super) fn touch_all(&mut self, now: Instant) {
         self.own.touch_all(now);
     }
 
     /// A client resumes its session here, with this timeout (SESS-16).
-    pub(crate) fn reattach(&mut self, id: SessionId, timeout_ms: u32, now: Instant) {
+    pub(super) fn reattach(&mut self, id: SessionId, timeout_ms: u32, now: Instant) {
         assert!(self.is_own(id), "session {id} is not this server's");
         self.own.track(id, timeout_ms, now);
     }
@@ -86,7 +86,7 @@ impl LocalSessions {
     /// The kind of session that the leader is told for this write. The first write that creates an
     /// ephemeral node begins an upgrade (SESS-15, MULTI-09); later writes on the same link reach
     /// the leader after it, so the session is global for them.
-    pub(crate) fn session_kind(
+    pub(super) fn session_kind(
         &mut self,
         id: SessionId,
         request: &Request,
@@ -104,14 +104,14 @@ impl LocalSessions {
     }
 
     /// The session is global from now on. Was it local or being upgraded?
-    pub(crate) fn promote(&mut self, id: SessionId) -> bool {
+    pub(super) fn promote(&mut self, id: SessionId) -> bool {
         let before = self.is_own(id);
         self.own.forget(id);
         self.upgrading.remove(&id).is_some() || before
     }
 
     /// The session has ended. Was it local, and not being upgraded?
-    pub(crate) fn end(&mut self, id: SessionId) -> bool {
+    pub(super) fn end(&mut self, id: SessionId) -> bool {
         let before = self.is_own(id);
         self.own.forget(id);
         before
@@ -120,7 +120,7 @@ impl LocalSessions {
     /// Service begins again: renews all sessions, and makes those local again whose upgrade is not
     /// `logged`, because it was lost with its leader; the write that needed the upgrade is
     /// submitted again. Returns whether there was one.
-    pub(crate) fn resume(&mut self, logged: &BTreeSet<SessionId>, now: Instant) -> bool {
+    pub(super) fn resume(&mut self, logged: &BTreeSet<SessionId>, now: Instant) -> bool {
         self.touch_all(now);
         let before = self.upgrading.len();
         for (id, timeout_ms) in self.upgrading.extract_if(.., |id, _| !logged.contains(id)) {
@@ -131,31 +131,31 @@ impl LocalSessions {
 
     /// A leader's snapshot has replaced the history: every upgraded session is in it, or has ended
     /// before.
-    pub(crate) fn on_installed(&mut self) {
+    pub(super) fn on_installed(&mut self) {
         self.upgrading.clear();
     }
 
     /// The time at which the next sessions expire unless they are renewed.
-    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
         self.own.next_expiry()
     }
 
     /// Removes and returns the sessions that have expired.
-    pub(crate) fn expire(&mut self, now: Instant) -> Vec<(SessionId, Notice)> {
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<(SessionId, Notice)> {
         self.own.expire(now)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.own.len() + self.upgrading.len()
     }
 
     /// The number of sessions that are being upgraded.
-    pub(crate) fn upgrading(&self) -> usize {
+    pub(super) fn upgrading(&self) -> usize {
         self.upgrading.len()
     }
 
     /// All local sessions, by id, with those being upgraded.
-    pub(crate) fn infos(&self) -> Vec<SessionInfo> {
+    pub(super) fn infos(&self) -> Vec<SessionInfo> {
         let own = self.own.iter().map(|(id, timeout_ms, expires)| SessionInfo {
             id,
             timeout_ms,

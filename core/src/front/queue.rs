@@ -50,18 +50,6 @@ pub(crate) enum Resubmit {
     BeforeSession(RequestFrame),
 }
 
-/// The form of the reply to a write: the transaction has the results, the request determines their
-/// form.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum ReplyShape {
-    /// The form of the operation itself.
-    Plain,
-    /// A create whose reply contains the Stat.
-    WithStat,
-    /// One form for each operation of a multi.
-    Multi(Vec<ReplyShape>),
-}
-
 /// What to do with the requests of a connection when service resumes.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Resumed {
@@ -72,45 +60,6 @@ pub(crate) struct Resumed {
     pub(crate) anew: Vec<Resubmit>,
     /// Does `anew` contain a write that was forwarded to an earlier leader?
     pub(crate) lost: bool,
-}
-
-impl ReplyShape {
-    pub(crate) fn of(request: &Request) -> ReplyShape {
-        match request {
-            Request::Multi(requests) => {
-                ReplyShape::Multi(requests.iter().map(ReplyShape::of).collect())
-            }
-            Request::Create { with_stat: true, .. }
-            | Request::CreateContainer { .. }
-            | Request::CreateTtl { .. } => ReplyShape::WithStat,
-            Request::Create { with_stat: false, .. }
-            | Request::Delete { .. }
-            | Request::Exists { .. }
-            | Request::GetData { .. }
-            | Request::SetData { .. }
-            | Request::GetChildren { .. }
-            | Request::Sync { .. }
-            | Request::Check { .. }
-            | Request::Ping
-            | Request::Watches { .. }
-            | Request::Auth { .. }
-            | Request::SetWatches(_)
-            | Request::CloseSession
-            | Request::Undecodable { .. }
-            | Request::Unknown { .. }
-            | Request::GetAcl { .. }
-            | Request::SetAcl { .. }
-            | Request::MultiRead(_)
-            | Request::GetEphemerals { .. }
-            | Request::GetAllChildrenNumber { .. }
-            | Request::AddWatch { .. }
-            | Request::WhoAmI
-            | Request::NoPath { .. }
-            | Request::Sasl { .. }
-            | Request::Reconfig
-            | Request::Throttled { .. } => ReplyShape::Plain,
-        }
-    }
 }
 
 impl Queue {

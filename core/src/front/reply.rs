@@ -5,10 +5,60 @@
 
 use std::cmp::Ordering;
 
-use super::queue::ReplyShape;
 use crate::error::ErrorCode;
 use crate::txn::TxnOp;
-use crate::wire::{MultiResult, ReplyBody, Stat};
+use crate::wire::{MultiResult, ReplyBody, Request, Stat};
+
+/// The form of the reply to a write: the transaction has the results, the request determines their
+/// form.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ReplyShape {
+    /// The form of the operation itself.
+    Plain,
+    /// A create whose reply contains the Stat.
+    WithStat,
+    /// One form for each operation of a multi.
+    Multi(Vec<ReplyShape>),
+}
+
+impl ReplyShape {
+    pub(crate) fn of(request: &Request) -> ReplyShape {
+        match request {
+            Request::Multi(requests) => {
+                ReplyShape::Multi(requests.iter().map(ReplyShape::of).collect())
+            }
+            Request::Create { with_stat: true, .. }
+            | Request::CreateContainer { .. }
+            | Request::CreateTtl { .. } => ReplyShape::WithStat,
+            Request::Create { with_stat: false, .. }
+            | Request::Delete { .. }
+            | Request::Exists { .. }
+            | Request::GetData { .. }
+            | Request::SetData { .. }
+            | Request::GetChildren { .. }
+            | Request::Sync { .. }
+            | Request::Check { .. }
+            | Request::Ping
+            | Request::Watches { .. }
+            | Request::Auth { .. }
+            | Request::SetWatches(_)
+            | Request::CloseSession
+            | Request::Undecodable { .. }
+            | Request::Unknown { .. }
+            | Request::GetAcl { .. }
+            | Request::SetAcl { .. }
+            | Request::MultiRead(_)
+            | Request::GetEphemerals { .. }
+            | Request::GetAllChildrenNumber { .. }
+            | Request::AddWatch { .. }
+            | Request::WhoAmI
+            | Request::NoPath { .. }
+            | Request::Sasl { .. }
+            | Request::Reconfig
+            | Request::Throttled { .. } => ReplyShape::Plain,
+        }
+    }
+}
 
 /// Error code of the operations after the one that failed a multi (MULTI-03).
 const RUNTIME_INCONSISTENCY: i32 = -2;

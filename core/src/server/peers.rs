@@ -3,7 +3,8 @@
 //!
 //! Owns links until a role adopts them. Must not know the phases of a role.
 
-use super::{Role, Server};
+use super::Server;
+use super::role::Role;
 use crate::cx::Cx;
 use crate::election::{Outcome, Reaction};
 use crate::identity;
@@ -234,12 +235,12 @@ impl Server {
     fn on_leader_message(&mut self, link: LinkId, message: FromLeader, cx: &mut Cx<'_>) {
         // While clients are not read, their heartbeats do not arrive, so their sessions count as
         // alive.
-        let spared = matches!(message, FromLeader::Ping { .. }) && self.had_paused_clients(cx);
-        let here = if spared { self.sessions_here(cx) } else { Vec::new() };
+        let spared = matches!(message, FromLeader::Ping { .. }) && self.front.had_long_pause(cx);
+        let here = if spared { self.front.sessions(cx.config) } else { Vec::new() };
         match &mut self.role {
             Role::Following(follower) if follower.link() == Some(link) => {
                 for (session, timeout_ms) in here {
-                    if !self.local.is_own(session) {
+                    if !self.front.is_local(session) {
                         follower.touch(session, timeout_ms);
                     }
                 }

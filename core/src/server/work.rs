@@ -9,8 +9,8 @@
 
 use std::collections::VecDeque;
 
-use super::clients::Conn;
-use super::{Role, Server};
+use super::Server;
+use super::role::Role;
 use crate::cx::Cx;
 use crate::ids::{ConnId, Zxid};
 use crate::io::Mark;
@@ -22,8 +22,6 @@ pub(super) struct Work {
     /// The zxid up to which a quorum has the history. The server commits and applies up to it, and
     /// a leader sends COMMIT only for what it has applied: it never knows less than its followers.
     agreed: Zxid,
-    /// Connections with reads to answer, in the order in which they are served.
-    ready: VecDeque<ConnId>,
     /// Confirmed syncs, each with the zxid that this server must have applied before it completes.
     confirmed: VecDeque<(Zxid, ConnId, u64)>,
 }
@@ -31,7 +29,7 @@ pub(super) struct Work {
 impl Server {
     /// Is there work that can continue without another input?
     pub(super) fn has_work(&self) -> bool {
-        let serving = !self.work.ready.is_empty() || self.next_to_apply().is_some();
+        let serving = self.front.has_ready() || self.next_to_apply().is_some();
         self.replica.is_loading() || (self.serves() && serving)
     }
 
@@ -45,16 +43,7 @@ impl Server {
         if self.replica.is_loading() {
             return self.go_on_loading(cx);
         }
-        for _ in 0..self.work.ready.len() {
-            if cx.is_spent() {
-                break;
-            }
-            let Some(conn) = self.work.ready.pop_front() else { break };
-            if let Some(Conn { is_ready, .. }) = self.conns.get_mut(&conn) {
-                *is_ready = false;
-                self.serve_reads(conn, cx);
-            }
-        }
+        self.front.serve_ready(&mut self.replica, cx);
         // Reads do not delay writes: these have a budget of their own.
         cx.renew();
         self.apply_committed(cx);
@@ -98,7 +87,7 @@ impl Server {
                 break;
             }
             if let Some(origin) = origin
-                && !self.before_apply(origin, cx)
+                && !self.front.before_apply(origin, &mut self.replica, cx)
             {
                 break;
             }
@@ -155,28 +144,5 @@ impl Server {
     pub(super) fn forget_agreed(&mut self) {
         self.work.agreed = self.replica.log().committed();
         self.work.confirmed.clear();
-    }
-
-    /// Answers the pending reads of a connection, up to the next write. Returns `false` if the
-    /// budget is spent; the connection is then in `ready`.
-    pub(super) fn serve_reads(&mut self, conn: ConnId, cx: &mut Cx<'_>) -> bool {
-        // Applied transactions are committed, so reads may be answered even while a new leader
-        // still applies its history.
-        while let Some(Conn { queue, is_ready, .. }) = self.conns.get_mut(&conn) {
-            if !queue.has_read() {
-                break;
-            }
-            if cx.is_spent() {
-                cx.mark(Mark::ReadsSliced);
-                if !std::mem::replace(is_ready, true) {
-                    self.work.ready.push_back(conn);
-                }
-                return false;
-            }
-            if let Some(asked) = queue.next_read() {
-                self.read(conn, asked, cx);
-            }
-        }
-        true
     }
 }

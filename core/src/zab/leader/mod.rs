@@ -365,15 +365,36 @@ impl Leader {
     }
 
     /// Proposes the end of an expired session.
-    pub(crate) fn propose_expiry(
+    pub(crate) fn expire_sessions(
         &mut self,
-        session: SessionId,
+        deadline: Instant,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
-    ) {
-        let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
-        let entry = broadcast.propose_expiry(session, replica, cx);
-        self.send(&entry, cx);
+    ) -> LeaderEffect {
+        let now = cx.now.mono;
+        let Some(broadcast) = self.broadcast() else {
+            return LeaderEffect::GoOn;
+        };
+        if now.since(deadline) > cx.config.tick() {
+            // This server has stalled, so the lack of heartbeats does not show that clients are
+            // gone.
+            cx.mark(Mark::SessionsStalled);
+            broadcast.tracker.touch_all(now);
+            return LeaderEffect::GoOn;
+        }
+        for (session, notice) in broadcast.tracker.expire(now) {
+            let Some(broadcast) = self.broadcast().filter(|broadcast| broadcast.has_room(cx))
+            else {
+                // The rest is not lost: the next leader tracks every session anew.
+                cx.mark(Mark::EpochUsedUp);
+                return LeaderEffect::StepDown(StepDownReason::Epoch);
+            };
+            cx.mark(Mark::SessionExpired);
+            cx.out.notices.push(notice);
+            let entry = broadcast.propose_expiry(session, replica, cx);
+            self.send(&entry, cx);
+        }
+        LeaderEffect::GoOn
     }
 
     /// Proposes the deletion of the next container or TTL node, if one can be deleted now.
