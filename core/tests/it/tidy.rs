@@ -254,7 +254,8 @@ fn code_uses_no_banned_name() {
 /// Paths of the workspace that pages name, as `core/src/io.rs` or `sim/corpus/`.
 #[test]
 fn paths_that_documents_name_exist() {
-    let pages = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = ["docs", "docs/simulator"].map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let pages = pages.into_iter().flatten().map(|entry| entry.unwrap().path());
     let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     for page in pages.chain([root().join("README.md")]) {
         let text = fs::read_to_string(&page).unwrap();
