@@ -202,7 +202,7 @@ impl Replica {
             Txn::decode(entry)?;
         }
         let bytes = recovered.entries.iter().map(|entry| entry.bytes.len() as u64).sum();
-        Ok(Replica {
+        let replica = Replica {
             tree,
             sessions: table(header),
             watches: Watches::new(hash),
@@ -230,7 +230,37 @@ impl Replica {
             },
             incoming: None,
             digests: VecDeque::new(),
-        })
+        };
+        replica.check_watermarks();
+        Ok(replica)
+    }
+
+    /// Checks that the parts of the replica agree about the positions of the log.
+    fn check_watermarks(&self) {
+        let (applied, appended) = (self.log.applied(), self.log.appended());
+        let (start, end) = (self.history.start(), self.history.end());
+        assert!(end == appended, "the spans end at {end}, and the log at {appended}");
+        assert!(start <= applied, "the spans begin after {start}, ahead of applied {applied}");
+        let (first, last) = (self.unapplied.front(), self.unapplied.back());
+        let last = last.map_or(applied, Unapplied::zxid);
+        assert!(last == appended, "unapplied transactions end at {last}, the log at {appended}");
+        let first = first.map(Unapplied::zxid);
+        assert!(first.is_none_or(|first| first > applied), "{first:?} is applied: {applied}");
+        let (start, end) = (self.recent.start(), self.recent.end());
+        let durable = self.log.durable();
+        assert!(end == appended, "the tail ends at {end}, and the log at {appended}");
+        assert!(start <= durable, "the tail lacks {start}, and the log is durable to {durable}");
+        // A learner that has received a snapshot continues with durable transactions after it.
+        let reached = applied.min(durable);
+        for snapshot in [self.newest_snapshot(), self.running_snapshot()].into_iter().flatten() {
+            assert!(snapshot <= reached, "snapshot {snapshot} is ahead of {reached}");
+        }
+        let two = self.incoming.is_some() && self.snapshots.running.is_some();
+        assert!(!two, "the snapshot lane writes one snapshot at a time");
+    }
+
+    fn running_snapshot(&self) -> Option<Zxid> {
+        self.snapshots.running.as_ref().map(|running| running.zxid)
     }
 
     pub(crate) fn tree(&self) -> &Tree {
@@ -317,6 +347,10 @@ impl Replica {
     /// Begins an epoch as its leader. The history is durable already, so the epoch may be recorded
     /// after it (Z18).
     pub(crate) fn begin_epoch(&mut self, epoch: Epoch, seed: &Seed, cx: &mut Cx<'_>) -> WriteId {
+        let promised = self.saved.accepted_epoch;
+        assert!(promised == epoch, "epoch {epoch} begins, and the durable promise is {promised}");
+        let (durable, appended) = (self.log.durable(), self.log.appended());
+        assert!(durable == appended, "the history to {appended} is durable to {durable} only");
         let mut nonces = self.state.nonces.clone();
         let needed = |epoch| self.history.holds(epoch);
         identity::note_epoch(&mut nonces, seed.epoch_nonce(epoch), needed);
@@ -341,6 +375,9 @@ impl Replica {
     /// Records that a quorum has the history and the identity of the ensemble, and the voters. This
     /// must be durable before anything is committed under these voters.
     pub(crate) fn record_establishment(&mut self, cx: &mut Cx<'_>) -> WriteId {
+        let (begun, durable) = (self.state.current_epoch, self.saved.current_epoch);
+        assert!(begun == durable, "epoch {begun} is established, and {durable} is durable");
+        assert!(self.saved.identity.is_some(), "the identity of epoch {begun} is not durable");
         let list = kept_list(cx.config.voters());
         self.save_state(cx, |state| {
             state.voters = list;
@@ -350,6 +387,8 @@ impl Replica {
 
     /// The NEWLEADER message for a learner.
     pub(crate) fn new_leader(&self, epoch: Epoch, config: &Config) -> FromLeader {
+        let current = self.state.current_epoch;
+        assert!(epoch == current, "NEWLEADER of epoch {epoch} in epoch {current}");
         let voters = config.voters().set().clone();
         let established = self.voters_before(config).set().clone();
         let identity = self.state.identity.expect("known since the epoch began");
@@ -419,6 +458,8 @@ impl Replica {
     pub(crate) fn note_digest(&mut self, config: &Config) {
         let at = self.log.applied();
         if at.counter().is_multiple_of(config.limits.compare_txns.max(1)) {
+            let last = self.digests.back().map(|(last, _)| *last);
+            assert!(last.is_none_or(|last| last < at), "the digest at {at} follows {last:?}");
             self.digests.push_back((at, self.digest()));
             let surplus = self.digests.len().saturating_sub(DIGESTS);
             self.digests.drain(..surplus);
@@ -444,8 +485,12 @@ impl Replica {
         cx: &mut Cx<'_>,
         change: impl FnOnce(&mut DurableState),
     ) -> WriteId {
+        let before = (self.state.accepted_epoch, self.state.current_epoch);
         change(&mut self.state);
-        assert!(self.state.accepted_epoch >= self.state.current_epoch, "promised before entered");
+        let (accepted, current) = (self.state.accepted_epoch, self.state.current_epoch);
+        assert!(accepted >= current, "epoch {current} is entered, and {accepted} is promised");
+        assert!(accepted >= before.0, "the promise goes back from {} to {accepted}", before.0);
+        assert!(current >= before.1, "the epoch goes back from {} to {current}", before.1);
         let (id, command) = self.log.save(self.state.clone());
         cx.out.disk.push(command);
         id
@@ -453,6 +498,12 @@ impl Replica {
 
     /// The state file with this content is durable.
     pub(crate) fn on_saved(&mut self, state: &DurableState) {
+        let epochs = |state: &DurableState| [state.accepted_epoch, state.current_epoch];
+        let [before, durable, latest] = [&self.saved, state, &self.state].map(epochs);
+        for ((before, durable), latest) in before.into_iter().zip(durable).zip(latest) {
+            assert!(before <= durable, "a durable epoch goes back from {before} to {durable}");
+            assert!(durable <= latest, "epoch {durable} is durable, ahead of {latest}");
+        }
         self.saved = state.clone();
     }
 
@@ -477,12 +528,14 @@ impl Replica {
     }
 
     fn keep(&mut self, entry: Entry, txn: Txn, cx: &mut Cx<'_>) {
+        self.check_watermarks();
         self.history.push(entry.zxid);
         self.recent.push(entry.clone());
         self.snapshots.bytes += entry.bytes.len() as u64;
         self.recent.trim(cx.config.limits.recent_bytes, self.log.durable());
         cx.out.disk.push(self.log.append(entry));
         self.unapplied.push_back(Unapplied::Decided(txn));
+        self.check_watermarks();
     }
 
     /// Removes everything after `to`. Returns the new end of the log, at or before `to`.
@@ -490,6 +543,7 @@ impl Replica {
     /// # Errors
     /// `to` lies before a committed transaction.
     pub(crate) fn truncate(&mut self, to: Zxid, cx: &mut Cx<'_>) -> Result<Zxid, String> {
+        self.check_watermarks();
         let committed = self.log.committed();
         let last = self.history.last_at_or_before(to).filter(|last| *last >= committed);
         let Some(last) = last else {
@@ -501,6 +555,8 @@ impl Replica {
             self.recent.truncate(last);
             while self.unapplied.pop_back_if(|unapplied| unapplied.zxid() > last).is_some() {}
         }
+        assert!(last <= to, "the log ends at {last} after a truncation to {to}");
+        self.check_watermarks();
         Ok(last)
     }
 
@@ -592,6 +648,7 @@ impl Replica {
     /// # Errors
     /// A transaction that does not fit the state. The state is unusable afterwards.
     pub(crate) fn apply_next(&mut self) -> Result<Option<Applied>, Halted> {
+        self.check_watermarks();
         if self.log.applied() == self.log.committed() {
             return Ok(None);
         }
@@ -610,6 +667,7 @@ impl Replica {
             });
         }
         self.log.apply(txn.zxid);
+        self.check_watermarks();
         self.tree.settle_digest();
         self.snapshots.txns = self.snapshots.txns.saturating_add(1);
         Ok(Some(Applied { txn, effects }))
@@ -756,9 +814,12 @@ impl Replica {
         let of_it = |incoming: &mut Incoming| incoming.loader.zxid() == Some(incoming.zxid);
         let sound = |incoming: &mut Incoming| of_it(incoming) && incoming.zxid > appended;
         // A snapshot that stays in `incoming` is dropped when this server leaves the leader.
-        let Some(Incoming { zxid, loader, .. }) = self.incoming.take_if(sound) else {
+        let Some(Incoming { zxid, loader, complete, .. }) = self.incoming.take_if(sound) else {
             return Err("the leader's snapshot holds the picture of another position".to_owned());
         };
+        let waiting = self.snapshots.at_disk;
+        assert!(complete, "snapshot {zxid} is installed before its last chunk");
+        assert!(waiting == 0, "{waiting} chunks of snapshot {zxid} are not durable");
         let (tree, header) = loader.finish();
         self.tree = tree;
         self.digests.clear();
@@ -778,12 +839,16 @@ impl Replica {
             state.nonces.clear();
         });
         cx.out.disk.push(self.log.rebase(zxid));
+        self.check_watermarks();
         cx.mark(Mark::SnapshotInstalled);
         Ok(())
     }
 
     /// Begins a snapshot if one is due and the log is durable up to the applied zxid.
     pub(crate) fn maybe_snapshot(&mut self, cx: &mut Cx<'_>) {
+        self.check_watermarks();
+        let (applied, committed) = (self.log.applied(), self.log.committed());
+        assert!(applied == committed, "a step leaves {committed} committed, {applied} applied");
         let snapshots = &mut self.snapshots;
         if snapshots.due == 0 {
             let half = cx.config.limits.snapshot_txns / 2;
@@ -848,6 +913,8 @@ impl Replica {
             return Ok(false);
         };
         assert_eq!(running.index, index, "one chunk at a time");
+        let reached = self.log.applied().min(self.log.durable());
+        assert!(zxid <= reached, "snapshot {zxid} is ahead of {reached}");
         if running.last {
             cx.mark(Mark::SnapshotDone);
             self.snapshots.failures = 0;

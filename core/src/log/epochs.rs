@@ -88,10 +88,17 @@ impl History {
         if let Some(span) = self.spans.last_mut() {
             span.last = span.last.min(zxid);
         }
+        assert!(self.end() <= zxid, "the log ends at {} after a cut at {zxid}", self.end());
+        self.check_spans();
     }
 
     /// Removes the spans at or before `zxid`: the disk may have purged those transactions.
+    ///
+    /// # Panics
+    /// Where the log ends before `zxid`.
     pub(crate) fn forget(&mut self, zxid: Zxid) {
+        let end = self.end();
+        assert!(zxid <= end, "the log ends at {end}, before {zxid}");
         if zxid <= self.after {
             return;
         }
@@ -100,6 +107,20 @@ impl History {
         if let Some(span) = self.spans.first_mut().filter(|span| span.first <= zxid) {
             span.first = Zxid(zxid.0 + 1);
         }
+        assert!(self.end() == end, "the log ended at {end}, and now at {}", self.end());
+        self.check_spans();
+    }
+
+    /// Checks that the spans rise, by epoch too, and begin after the start.
+    fn check_spans(&self) {
+        let spans = &self.spans;
+        let sound =
+            |span: &Span| span.first <= span.last && span.first.epoch() == span.last.epoch();
+        debug_assert!(spans.iter().all(sound), "a span is not within an epoch: {self:?}");
+        let rise = spans.is_sorted_by(|one, next| one.last.epoch() < next.first.epoch());
+        debug_assert!(rise, "the epochs do not rise: {self:?}");
+        let first = spans.first().map(|span| span.first);
+        assert!(first.is_none_or(|first| first > self.after), "{first:?} before {}", self.after);
     }
 }
 

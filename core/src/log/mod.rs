@@ -48,8 +48,7 @@ impl Log {
     /// The watermarks after recovery: the log ends at `last`, and the tree has everything up to
     /// `applied`.
     pub(crate) fn recovered(applied: Zxid, last: Zxid) -> Log {
-        assert!(applied <= last, "the tree is no further than the log");
-        Log {
+        let log = Log {
             appended: last,
             durable: last,
             committed: applied,
@@ -57,6 +56,25 @@ impl Log {
             last_write: WriteId(0),
             writing: VecDeque::new(),
             undurable_bytes: 0,
+        };
+        log.check_watermarks();
+        log
+    }
+
+    /// Checks the relations between the watermarks, and the numbering of the log lane.
+    fn check_watermarks(&self) {
+        let Log { appended, durable, committed, applied, last_write, .. } = self;
+        assert!(applied <= committed, "applied {applied} is ahead of committed {committed}");
+        assert!(committed <= appended, "committed {committed} is ahead of appended {appended}");
+        assert!(durable <= appended, "durable {durable} is ahead of appended {appended}");
+        let count = self.writing.len() as u64;
+        let oldest = self.writing.front().map_or(last_write.next(), |writing| writing.id);
+        let last = last_write.0;
+        assert!(oldest.0 + count == last + 1, "{count} writes from {oldest} do not end at w{last}");
+        if self.writing.is_empty() {
+            let bytes = self.undurable_bytes;
+            assert!(durable == appended, "nothing writes what follows {durable}, to {appended}");
+            assert!(bytes == 0, "nothing writes the {bytes} bytes that are not durable");
         }
     }
 
@@ -93,44 +111,54 @@ impl Log {
 
     /// Returns the command that appends `entry`.
     pub(crate) fn append(&mut self, entry: Entry) -> DiskCommand {
+        self.check_watermarks();
         assert!(entry.zxid > self.appended, "{} follows {}", entry.zxid, self.appended);
         self.appended = entry.zxid;
         let bytes = entry.bytes.len() as u64;
         self.undurable_bytes += bytes;
         let id = self.begin(Written::Entry(entry.zxid, bytes));
+        self.check_watermarks();
         DiskCommand::Append { id, entry }
     }
 
     /// Returns the command that replaces the state file, and its id.
     pub(crate) fn save(&mut self, state: DurableState) -> (WriteId, DiskCommand) {
         let id = self.begin(Written::State(state.clone()));
+        self.check_watermarks();
         (id, DiskCommand::SaveState { id, state })
     }
 
     /// Returns the command that removes everything after `last`, which is a logged zxid or the
     /// start of the log.
     pub(crate) fn truncate(&mut self, last: Zxid) -> DiskCommand {
-        assert!(last >= self.committed, "{last}: what is committed stays");
+        self.check_watermarks();
+        assert!(last >= self.committed, "truncation to {last} undoes {}", self.committed);
         assert!(last <= self.appended, "{last} is ahead of {}", self.appended);
         self.cut(last);
-        DiskCommand::Truncate { id: self.begin(Written::Cut), to: last }
+        let id = self.begin(Written::Cut);
+        self.check_watermarks();
+        DiskCommand::Truncate { id, to: last }
     }
 
     /// Returns the command that removes the whole log; the log continues after the snapshot, whose
     /// zxid is higher.
     pub(crate) fn rebase(&mut self, snapshot: Zxid) -> DiskCommand {
-        assert!(snapshot > self.appended, "a snapshot replaces only what is behind it");
+        self.check_watermarks();
+        assert!(snapshot > self.appended, "snapshot {snapshot} is not ahead of {}", self.appended);
         self.cut(Zxid::ZERO);
         self.appended = snapshot;
         self.durable = snapshot;
         self.committed = snapshot;
         self.applied = snapshot;
-        DiskCommand::Rebase { id: self.begin(Written::Cut), snapshot }
+        let id = self.begin(Written::Cut);
+        self.check_watermarks();
+        DiskCommand::Rebase { id, snapshot }
     }
 
     /// Pops the next command that `done` covers; the caller repeats until `None`. The durable
     /// watermark advances for every append, no matter which role asked for it.
     pub(crate) fn done(&mut self, done: WriteId) -> Option<(WriteId, Written)> {
+        self.check_watermarks();
         assert!(done <= self.last_write, "the disk finished {done}, which was never asked for");
         if self.writing.front()?.id > done {
             return None;
@@ -138,26 +166,35 @@ impl Log {
         let writing = self.writing.pop_front()?;
         match writing.what {
             Written::Entry(zxid, bytes) => {
-                assert!(zxid > self.durable && zxid <= self.appended, "durable <= appended");
+                let (durable, appended) = (self.durable, self.appended);
+                assert!(zxid > durable, "{zxid} becomes durable after {durable}");
+                assert!(zxid <= appended, "durable <= appended: {zxid} is ahead of {appended}");
                 self.durable = zxid;
                 self.undurable_bytes -= bytes;
             }
             Written::Dropped(bytes) => self.undurable_bytes -= bytes,
             Written::State(_) | Written::Cut => {}
         }
+        self.check_watermarks();
         Some((writing.id, writing.what))
     }
 
     /// A quorum has logged everything up to `zxid`.
     pub(crate) fn commit(&mut self, zxid: Zxid) {
-        assert!(self.committed <= zxid && zxid <= self.appended, "committed <= appended");
+        let (committed, appended) = (self.committed, self.appended);
+        assert!(committed <= zxid, "committed {committed} would go back to {zxid}");
+        assert!(zxid <= appended, "committed <= appended: {zxid} is ahead of {appended}");
         self.committed = zxid;
+        self.check_watermarks();
     }
 
     /// The tree has applied `zxid`.
     pub(crate) fn apply(&mut self, zxid: Zxid) {
-        assert!(self.applied < zxid && zxid <= self.committed, "applied <= committed");
+        let (applied, committed) = (self.applied, self.committed);
+        assert!(applied < zxid, "{zxid} is applied after {applied}");
+        assert!(zxid <= committed, "applied <= committed: {zxid} is ahead of {committed}");
         self.applied = zxid;
+        self.check_watermarks();
     }
 
     /// Entries after `last` no longer count, although they may still become durable before they are

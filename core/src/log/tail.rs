@@ -25,6 +25,8 @@ impl LogTail {
 
     /// Appends the next transaction.
     pub(crate) fn push(&mut self, entry: Entry) {
+        let end = self.end();
+        assert!(entry.zxid > end, "{} is pushed after {end}", entry.zxid);
         self.bytes += entry.bytes.len() as u64;
         self.entries.push_back(entry);
     }
@@ -37,6 +39,7 @@ impl LogTail {
             self.bytes -= oldest.bytes.len() as u64;
             self.after = oldest.zxid;
         }
+        self.check_ends();
     }
 
     /// Removes all transactions after `last`.
@@ -45,6 +48,25 @@ impl LogTail {
             self.bytes -= newest.bytes.len() as u64;
         }
         self.after = self.after.min(last);
+        assert!(self.end() <= last, "the tail ends at {} after a cut at {last}", self.end());
+        self.check_ends();
+    }
+
+    /// The last transaction of the tail, or the position that the tail begins after.
+    pub(crate) fn end(&self) -> Zxid {
+        self.entries.back().map_or(self.after, |newest| newest.zxid)
+    }
+
+    /// The position that the tail begins after.
+    pub(crate) fn start(&self) -> Zxid {
+        self.after
+    }
+
+    fn check_ends(&self) {
+        let (after, bytes) = (self.after, self.bytes);
+        let oldest = self.entries.front().map(|oldest| oldest.zxid);
+        assert!(oldest.is_none_or(|oldest| oldest > after), "{oldest:?} is before {after}");
+        assert!(oldest.is_some() || bytes == 0, "an empty tail counts {bytes} bytes");
     }
 
     /// Counts violated invariants, where the log ends at `end`: `bytes` is the sum of the entries,
