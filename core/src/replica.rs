@@ -287,6 +287,11 @@ impl Replica {
         &self.state
     }
 
+    /// The state that is durable.
+    pub(crate) fn saved(&self) -> &DurableState {
+        &self.saved
+    }
+
     /// The vote of this server for itself, with the history that it has logged.
     pub(crate) fn vote(&self, candidate: ServerId) -> Vote {
         Vote { epoch: self.state.current_epoch, zxid: self.log.appended(), candidate }

@@ -31,6 +31,8 @@ pub(crate) struct Follower {
     touched: BTreeMap<SessionId, u32>,
     /// The digests up to this zxid have been sent to the leader.
     compared: Zxid,
+    /// The zxid of the last ACK.
+    acked: Zxid,
     /// The leader has no data and belongs to another ensemble: this server must not truncate its
     /// own data for that leader.
     keeps_data: bool,
@@ -93,10 +95,53 @@ impl Follower {
             deadline: cx.now.mono.after(cx.config.discovery_limit() * 2),
             touched: BTreeMap::new(),
             compared: Zxid::ZERO,
+            acked: Zxid::ZERO,
             keeps_data: false,
             joins: false,
             says_loading: Instant(0),
         }
+    }
+
+    /// Checks that the state of this server fits the phase.
+    fn check(&self, replica: &Replica) {
+        let (state, saved) = (replica.state(), replica.saved());
+        let [promised, entered] = [state.accepted_epoch, state.current_epoch];
+        let [durable_promise, durable_entry] = [saved.accepted_epoch, saved.current_epoch];
+        match self.phase {
+            Phase::Dialling | Phase::Discovery { .. } => {}
+            Phase::Promising { epoch, .. } => {
+                assert!(epoch == promised, "{epoch} is to be promised, not {promised}");
+            }
+            Phase::Synchronization { epoch, .. } => {
+                let both = [promised, durable_promise];
+                assert!(both == [epoch; 2], "epoch {epoch} begins after promises {both:?}");
+            }
+            Phase::Entering { epoch, .. } => {
+                let both = [durable_promise, entered];
+                assert!(both == [epoch; 2], "{epoch} is entered: promise and epoch {both:?}");
+            }
+            Phase::Synced { epoch, .. } => {
+                let both = [entered, durable_entry];
+                assert!(both == [epoch; 2], "epoch {epoch} is acknowledged, not {both:?}");
+            }
+            Phase::Following { .. } => {
+                let both = [promised, durable_entry];
+                assert!(both == [entered; 2], "epoch {entered} is served, not {both:?}");
+            }
+        }
+        let (compared, applied) = (self.compared, replica.log().applied());
+        assert!(compared <= applied, "digests to {compared} are sent, {applied} is applied");
+    }
+
+    /// Sends ACK: the log is durable up to `zxid`, and this server has all that it ever
+    /// acknowledged.
+    fn acknowledge(&mut self, link: LinkId, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) {
+        let durable = replica.log().durable();
+        assert!(zxid <= durable, "ACK {zxid} goes beyond {durable}, which is durable");
+        assert!(self.acked <= zxid, "ACK {zxid} follows ACK {}", self.acked);
+        assert!(!replica.saved().damaged, "a damaged server sends ACK {zxid}");
+        self.acked = zxid;
+        cx.tell(link, FromLearner::Ack { zxid });
     }
 
     /// The leader that it follows.
@@ -147,6 +192,9 @@ impl Follower {
 
     /// The link is up: sends FOLLOWERINFO.
     pub(crate) fn on_up(&mut self, link: LinkId, replica: &Replica, cx: &mut Cx<'_>) {
+        assert!(self.link().is_none(), "{link} to the leader is up beside {:?}", self.link());
+        let (durable, appended) = (replica.log().durable(), replica.log().appended());
+        assert!(durable == appended, "voted with {appended}, which is durable to {durable}");
         self.phase = Phase::Discovery { link };
         let accepted = replica.state().accepted_epoch;
         let (history, ensemble) = (replica.history_info(cx.config), replica.ensemble_id());
@@ -161,6 +209,7 @@ impl Follower {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> FollowerEffect {
+        self.check(replica);
         let serves = self.serving().is_some();
         if !serves {
             self.deadline = cx.now.mono.after(cx.config.init_limit());
@@ -207,6 +256,8 @@ impl Follower {
                 let (link, epoch, fresh) = (*link, *epoch, *fresh);
                 self.phase = Phase::Synchronization { link, epoch };
                 let (current, last) = (replica.state().current_epoch, replica.log().appended());
+                let durable = replica.log().durable();
+                assert!(durable == last, "ACKEPOCH names {last}, which is durable to {durable}");
                 let nonce = replica.nonce_at(last);
                 cx.tell(link, FromLearner::AckEpoch { fresh, current, last, nonce });
             }
@@ -222,9 +273,10 @@ impl Follower {
                 cx.tell(*link, FromLearner::AckNewLeader { epoch: *epoch });
             }
             Phase::Following { link, silent_until } if *silent_until == Some(id) => {
+                let link = *link;
                 *silent_until = None;
                 cx.mark(Mark::Refilled);
-                cx.tell(*link, FromLearner::Ack { zxid: replica.log().durable() });
+                self.acknowledge(link, replica.log().durable(), replica, cx);
             }
             // A write for an earlier role, or one that this phase does not wait for.
             Phase::Dialling
@@ -234,6 +286,7 @@ impl Follower {
             | Phase::Entering { .. } => cx.mark(Mark::StateDoneStale),
             Phase::Synced { .. } | Phase::Following { .. } => {}
         }
+        self.check(replica);
     }
 
     /// The log of this server is durable up to `zxid` (ZAB-15).
@@ -248,7 +301,7 @@ impl Follower {
             | Phase::Entering { .. } => false,
         };
         if let Some(link) = self.link().filter(|_| acknowledges) {
-            cx.tell(link, FromLearner::Ack { zxid });
+            self.acknowledge(link, zxid, replica, cx);
         }
     }
 
@@ -479,6 +532,9 @@ impl Follower {
 
     /// Everything that is committed is applied: service begins.
     pub(crate) fn activate(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+        self.check(replica);
+        let (applied, committed) = (replica.log().applied(), replica.log().committed());
+        assert!(applied == committed, "service begins at {applied}, before {committed} is applied");
         let Phase::Synced { link, .. } = self.phase else {
             unreachable!("service begins after synchronization")
         };

@@ -25,6 +25,8 @@ impl Leader {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
+        self.check(replica);
+        assert!(server != cx.config.id(), "server {server} follows itself");
         if !self.believes(server, accepted, replica, cx) {
             return self.turn_away(link, server, accepted, replica, cx);
         }
@@ -45,6 +47,7 @@ impl Leader {
         }
         self.maybe_propose_epoch(replica, cx);
         self.announce_epoch(replica, cx);
+        self.check(replica);
         LeaderEffect::GoOn
     }
 
@@ -103,14 +106,19 @@ impl Leader {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
+        self.check(replica);
         match &mut self.phase {
-            Phase::Promising { write, promised, .. } if *write == id => {
+            Phase::Promising { epoch, write, promised } if *write == id => {
+                let durable = replica.saved().accepted_epoch;
+                assert!(durable == *epoch, "epoch {epoch} is promised, and {durable} durable");
                 promised.insert(cx.config.id(), self.history);
                 self.announce_epoch(replica, cx);
                 self.maybe_synchronize(replica, cx);
                 LeaderEffect::GoOn
             }
-            Phase::Synchronization { write, own, .. } if *write == id => {
+            Phase::Synchronization { epoch, write, own, .. } if *write == id => {
+                let durable = replica.saved().current_epoch;
+                assert!(durable == *epoch, "epoch {epoch} is entered, and {durable} durable");
                 *own = true;
                 self.maybe_establish(replica, cx)
             }
@@ -138,6 +146,7 @@ impl Leader {
                 // The leader reports this when its time to begin is over.
                 return;
             };
+            assert!(epoch > own, "epoch {epoch} is proposed, and {own} is promised");
             let write = replica.save_state(cx, |state| state.accepted_epoch = epoch);
             self.phase = Phase::Promising { epoch, write, promised: BTreeMap::new() };
             self.begin_by = cx.now.mono.after(cx.config.init_limit());
@@ -201,7 +210,9 @@ impl Leader {
         };
         learner.stage = Stage::Promised { last };
         match &mut self.phase {
-            Phase::Promising { promised, .. } => {
+            Phase::Promising { epoch, promised, .. } => {
+                let own = promised.contains_key(&cx.config.id());
+                assert!(own, "epoch {epoch} was announced before this server has promised it");
                 if fresh {
                     promised.insert(learner.server, learner.history);
                 } else {

@@ -101,6 +101,18 @@ impl Learner {
         }
     }
 
+    /// Checks that it has been sent no more than the log, and all of it once it is live.
+    pub(super) fn check_sent(&self, appended: Zxid) {
+        let Learner { server, sent, .. } = self;
+        assert!(*sent <= appended, "server {server} was sent {sent}, beyond {appended}");
+        let lacks = self.is_live() && *sent != appended;
+        assert!(!lacks, "live server {server} was sent {sent}, short of {appended}");
+        let is_syncing = self.is_syncing();
+        assert!(is_syncing || !self.reading, "a read for server {server} in {:?}", self.stage);
+        let acked = !self.keeps_voters || self.told_voters && self.is_synced();
+        assert!(acked, "server {server} keeps voters that it was not sent: {:?}", self.stage);
+    }
+
     /// Does it receive proposals as they are made?
     pub(super) fn is_live(&self) -> bool {
         matches!(self.stage, Stage::Live | Stage::Synced | Stage::Serving)
@@ -158,6 +170,9 @@ impl Learner {
         epoch: Epoch,
         cx: &mut Cx<'_>,
     ) {
+        let current = replica.state().current_epoch;
+        assert!(epoch == current, "synchronisation with epoch {epoch} in epoch {current}");
+        assert!(!self.is_live() && !self.reading, "{last} is reported in {:?}", self.stage);
         match replica.history().last_at_or_before(last) {
             Some(shared) if shared == last => {
                 cx.mark(if last == replica.log().appended() {
@@ -255,6 +270,7 @@ impl Learner {
         }
         // The learner becomes live in the step that sends the last entry, so it misses no proposal.
         self.stage = Stage::Live;
+        self.check_sent(replica.log().appended());
         self.tell_voters(replica, epoch, cx);
     }
 
@@ -284,6 +300,8 @@ impl Learner {
         replica: &Replica,
         cx: &mut Cx<'_>,
     ) -> Result<(), String> {
+        let reads = self.reading && self.stage == Stage::CatchingUp;
+        assert!(reads, "the log was read for a learner in {:?}", self.stage);
         self.reading = false;
         for entry in found? {
             if entry.zxid <= self.sent || entry.zxid > replica.log().appended() {
@@ -306,9 +324,11 @@ impl Learner {
         found: Result<(bytes::Bytes, bool), String>,
         cx: &mut Cx<'_>,
     ) -> Result<(), String> {
+        assert!(self.reading, "chunk {index} was read for a learner in {:?}", self.stage);
         self.reading = false;
         let (bytes, last) = found?;
         if let Stage::Snapshotting { zxid, next } = &mut self.stage {
+            assert!(*next == Some(index), "chunk {index} was read instead of {next:?}");
             *next = (!last).then_some(index + 1);
             cx.tell(self.link, FromLeader::Snap { zxid: *zxid, index, bytes, last });
             self.awaiting_drain = true;
@@ -318,6 +338,9 @@ impl Learner {
 
     /// The leader serves, and the learner is ready to serve: sends UPTODATE.
     pub(super) fn serve(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
+        let ready = self.stage == Stage::Synced && self.keeps_voters;
+        assert!(ready, "server {} is to serve in {:?}", self.server, self.stage);
+        self.check_sent(replica.log().appended());
         self.stage = Stage::Serving;
         // The learner was silent because it waited for UPTODATE. From now on the shorter silence
         // limit applies.
@@ -341,6 +364,7 @@ impl Learner {
     /// Sends a new proposal, if the learner is live.
     pub(super) fn propose(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
         if self.is_live() {
+            assert!(entry.zxid > self.sent, "{} is sent after {}", entry.zxid, self.sent);
             self.sent = entry.zxid;
             if matches!(self.stage, Stage::Live) {
                 cx.mark(Mark::SyncProposalLive);
@@ -387,6 +411,8 @@ impl Learner {
 
     /// The learner has acknowledged `zxid`.
     pub(super) fn on_ack(&mut self, zxid: Zxid, now: Instant) {
+        assert!(self.is_synced(), "an acknowledgement counts in {:?}", self.stage);
+        assert!(zxid <= self.sent, "ACK {zxid} counts, and {} was sent", self.sent);
         self.unacked_since = (zxid < self.sent).then_some(now);
     }
 

@@ -94,6 +94,8 @@ pub(crate) enum LeaderEffect {
 impl Leader {
     /// Becomes leader: waits for a quorum, which may be this server alone.
     pub(crate) fn begin(seed: Seed, replica: &mut Replica, cx: &mut Cx<'_>) -> Leader {
+        let (durable, appended) = (replica.log().durable(), replica.log().appended());
+        assert!(durable == appended, "elected with {appended}, which is durable to {durable}");
         let now = cx.now.mono;
         let mut leader = Leader {
             phase: Phase::Gathering,
@@ -109,7 +111,51 @@ impl Leader {
             begin_by: now.after(cx.config.discovery_limit()),
         };
         leader.maybe_propose_epoch(replica, cx);
+        leader.check(replica);
         leader
+    }
+
+    /// Checks that the state of this server and its learners fit the phase.
+    pub(super) fn check(&self, replica: &Replica) {
+        let (state, saved) = (replica.state(), replica.saved());
+        if let Some(epoch) = self.epoch() {
+            let accepted = state.accepted_epoch;
+            assert!(epoch == accepted, "this leader proposes {epoch}, and promises {accepted}");
+        }
+        if let Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. } = self.phase {
+            let current = state.current_epoch;
+            assert!(epoch == current, "the leader of epoch {epoch} is in epoch {current}");
+            let promised = saved.accepted_epoch;
+            assert!(epoch == promised, "epoch {epoch} has begun, and {promised} is durable");
+        }
+        let entered = saved.current_epoch;
+        match &self.phase {
+            Phase::Synchronization { epoch, own: true, .. } => {
+                assert!(*epoch == entered, "epoch {epoch} is entered, and {entered} is durable");
+            }
+            Phase::Broadcast { epoch, broadcast } => {
+                assert!(*epoch == entered, "epoch {epoch} serves, and {entered} is durable");
+                broadcast.check_proposed(*epoch, replica);
+            }
+            Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => {}
+        }
+        if cfg!(debug_assertions) {
+            self.check_learners(replica.log().appended());
+        }
+    }
+
+    /// Visits each learner.
+    fn check_learners(&self, appended: Zxid) {
+        let mut servers = BTreeSet::new();
+        for (link, learner) in &self.learners {
+            let server = learner.server;
+            assert!(*link == learner.link, "{link} is the key of {}", learner.link);
+            assert!(servers.insert(server), "server {server} has two links");
+            let accepted = learner.accepted;
+            let follows = self.epoch().is_none_or(|epoch| accepted <= epoch);
+            assert!(follows, "server {server} has promised {accepted}: {:?}", self.epoch());
+            learner.check_sent(appended);
+        }
     }
 
     /// The proposer, while this leader serves.
@@ -172,6 +218,7 @@ impl Leader {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
+        self.check(replica);
         let Some(learner) = self.learners.get_mut(&link) else {
             cx.mark(Mark::LinkDead);
             return LeaderEffect::GoOn;
@@ -324,15 +371,21 @@ impl Leader {
 
     /// Service begins; the initial history is applied.
     pub(crate) fn activate(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
-        let Phase::Synchronization { epoch, .. } = self.phase else {
+        self.check(replica);
+        let Phase::Synchronization { epoch, own, .. } = self.phase else {
             unreachable!("service begins after synchronization")
         };
+        assert!(own, "service begins in epoch {epoch} before this server has entered it");
+        let established = replica.is_established_under(cx.config.voters());
+        assert!(established, "the voters of epoch {epoch} are not durable");
+        debug_assert!(self.has_quorum(Learner::is_ready, cx), "no quorum is ready: {self:?}");
         cx.mark(Mark::BroadcastBegun);
         let broadcast = Box::new(Proposer::new(epoch, replica, cx));
         self.phase = Phase::Broadcast { epoch, broadcast };
         for learner in self.learners.values_mut().filter(|learner| learner.is_ready()) {
             learner.serve(replica, cx);
         }
+        self.check(replica);
     }
 
     /// Proposes a client's write and, if its session is to be upgraded, the upgrade before it. The
@@ -488,6 +541,7 @@ impl Leader {
         replica: &Replica,
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
+        self.check(replica);
         if timer == Timer::LearnerSilence {
             let late = self.learners.values().filter(|learner| learner.deadline(cx) <= cx.now.mono);
             for link in Vec::from_iter(late.map(|learner| learner.link)) {
@@ -664,6 +718,8 @@ impl Leader {
                 if id == own { self.round } else { answered }
             };
             let confirmed = cx.config.voters().quorum_watermark(answered);
+            let round = self.round;
+            assert!(confirmed <= round, "ping {confirmed} is answered, and {round} the last");
             let Some(broadcast) = self.broadcast() else {
                 return LeaderEffect::GoOn;
             };

@@ -42,6 +42,8 @@ impl Syncs {
     /// unconfirmed.
     pub(crate) fn on_ping(&mut self, round: u64) {
         if self.want_ping() {
+            let waiting = self.waiting.len();
+            assert!(waiting == 0, "{waiting} syncs wait for no ping before round {round}");
             self.asked = Some(round);
             self.waiting = std::mem::take(&mut self.next);
         }

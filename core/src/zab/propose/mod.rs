@@ -87,7 +87,10 @@ struct Decision<'a> {
 impl Proposer {
     /// Service begins in `epoch`; the whole history is applied.
     pub(crate) fn new(epoch: Epoch, replica: &Replica, cx: &mut Cx<'_>) -> Proposer {
-        assert_eq!(replica.log().applied(), replica.log().appended(), "history before service");
+        let (applied, appended) = (replica.log().applied(), replica.log().appended());
+        assert!(applied == appended, "service begins at {applied}, before {appended} is applied");
+        let entered = replica.saved().current_epoch;
+        assert!(entered == epoch, "service begins in {epoch}, and the durable epoch is {entered}");
         Proposer {
             tracker: SessionTracker::new(replica.sessions(), cx.config.tick(), cx.now.mono),
             prep: Prep::new(KeyedHash::new(cx.rng)),
@@ -98,6 +101,15 @@ impl Proposer {
             acked: BTreeMap::new(),
             syncs: Syncs::default(),
         }
+    }
+
+    /// Checks that proposals follow each other within the epoch of the leader, and that the log
+    /// ends with the last one.
+    pub(super) fn check_proposed(&self, epoch: Epoch, replica: &Replica) {
+        let (last, appended) = (self.last_proposed, replica.log().appended());
+        assert!(last.epoch() == epoch, "the leader of epoch {epoch} has proposed {last}");
+        let first = last == Zxid::start_of(epoch);
+        assert!(first || last == appended, "the log ends at {appended}, and proposals at {last}");
     }
 
     /// Decides a client's write against the tree and all pending changes, assigns a zxid and logs
@@ -274,11 +286,15 @@ impl Proposer {
     /// A voter has acknowledged `zxid`. Returns the zxid up to which a quorum has acknowledged the
     /// history.
     pub(crate) fn on_ack(&mut self, from: ServerId, zxid: Zxid, cx: &mut Cx<'_>) -> Zxid {
+        let own = cx.config.id();
         let acked = self.acked.entry(from).or_default();
         let before = std::mem::replace(acked, zxid.max(*acked));
+        assert!(from != own || before <= zxid, "the own log is durable to {before}, not {zxid}");
         let voters = cx.config.voters();
-        let committed =
-            voters.quorum_watermark(|id| self.acked.get(&id).copied().unwrap_or_default());
+        let acked = |id| self.acked.get(&id).copied().unwrap_or_default();
+        let committed = voters.quorum_watermark(acked);
+        let has = |id| acked(id) >= committed;
+        debug_assert!(voters.is_quorum(has), "no quorum has {committed}: {:?}", self.acked);
         if !voters.alone() && zxid > before {
             self.note_ack(from, (before, zxid), committed, cx);
         }
@@ -309,6 +325,9 @@ impl Proposer {
 
     /// A transaction is applied to the tree.
     pub(crate) fn on_applied(&mut self, txn: &Txn, cx: &Cx<'_>) {
+        let (zxid, last) = (txn.zxid, self.last_proposed);
+        assert!(zxid <= last, "{zxid} is applied, and {last} the last proposal");
+        assert!(zxid.epoch() == last.epoch(), "{zxid} is applied in the epoch of {last}");
         self.prep.applied(txn.zxid);
         if let TxnOp::UpgradeSession { .. } | TxnOp::CreateSession { .. } = txn.op {
             self.beginning.remove(&txn.session);
