@@ -80,6 +80,8 @@ pub fn open<V: Vfs>(
     let found = mend(&log_dir, &snapshot_dir, names, slot, &mut notes)?;
     let cluster = found.state.current().cluster;
     let end = found.recovered.history.end();
+    let log_end = found.state.current().log_end;
+    assert!(log_end == end, "the state file says that the log ends at {log_end}, not at {end}");
     let locks_too = Arc::clone(&locks);
     Ok(Opened {
         recovered: found.recovered,
@@ -138,13 +140,34 @@ fn judge<V: Vfs>(
 }
 
 fn recovered<V: Vfs>(state: DurableState, snapshots: Snapshots, log: Log<V>) -> Recovered {
-    Recovered {
+    let recovered = Recovered {
         state,
         snapshot: snapshots.image,
         entries: log.entries,
         snapshots: snapshots.usable,
         history: log.history,
-    }
+    };
+    check_recovered(&recovered);
+    recovered
+}
+
+/// Checks what `Server::recover` relies on. All of it holds whatever the files contain, because
+/// files that do not fit together are an error before this.
+fn check_recovered(recovered: &Recovered) {
+    let Recovered { state, snapshot, entries, snapshots, history } = recovered;
+    let base = snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
+    let (start, end) = (history.start(), history.end());
+    assert!(start <= base, "the log begins after {start}, ahead of the snapshot at {base}");
+    let last = entries.last().map_or(base, |entry| entry.zxid);
+    assert!(last == end, "the entries end at {last}, and the log at {end}");
+    let first = entries.first().map(|entry| entry.zxid);
+    assert!(first.is_none_or(|first| first > base), "{first:?} is in the snapshot at {base}");
+    let newest = snapshots.last().copied().unwrap_or(Zxid::ZERO);
+    assert!(newest == base, "the newest snapshot is {newest}, and {base} is recovered");
+    let named = state.snapshot;
+    assert!(named <= end, "the state file names the snapshot {named}, and the log ends at {end}");
+    debug_assert!(entries.is_sorted_by(|one, next| one.zxid < next.zxid), "up to {last}");
+    debug_assert!(snapshots.is_sorted_by(|one, next| one < next), "{snapshots:?}");
 }
 
 /// The recovered state, and the state file written for it.
@@ -417,6 +440,10 @@ impl<V: Vfs> Log<V> {
             log.older = Older::default();
             log.replaced = Some(last);
         }
+        let end = log.history.end();
+        assert!(base <= end, "the log ends at {end}, before the snapshot at {base}");
+        let kept = log.entries.len();
+        assert!(log.replaced.is_none() || kept == 0, "{kept} entries follow a replaced log");
         Ok(log)
     }
 
@@ -476,6 +503,8 @@ impl<V: Vfs> Log<V> {
             // The whole log will be removed.
             return Ok(());
         }
+        let (last, end) = (place.last, self.history.end());
+        assert!(last == end, "the newest segment ends at {last}, and the log at {end}");
         let name = segment.file.name();
         if *torn > 0 {
             let (offset, file) = (place.offset, name.to_owned());
@@ -523,6 +552,7 @@ fn older_history<V: Vfs>(
     for (first, last) in runs.into_iter().rev() {
         (first.0..=last.0).for_each(|zxid| history.push(Zxid(zxid)));
     }
+    assert!(history.end() == end, "older segments end at {}, not at {end}", history.end());
     Ok((history, older))
 }
 
