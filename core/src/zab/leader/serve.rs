@@ -1,0 +1,305 @@
+//! What a leader does once it serves: it proposes, counts acknowledgements, and answers learners.
+//!
+//! Owns the way of a write, a session and a sync through the leader, and the answers to pings. Must
+//! not know how an epoch begins: `establish` does.
+
+use std::collections::VecDeque;
+
+use super::learner::Stage;
+use super::sync_requests::SyncWaiter;
+use super::{Leader, LeaderEffect};
+use crate::cx::Cx;
+use crate::ids::{ConnId, Instant, LinkId, SessionId, Zxid};
+use crate::io::Mark;
+use crate::peer::{FromLeader, PeerMisbehaved, SessionKind, StepDownReason};
+use crate::replica::Replica;
+use crate::store::Entry;
+use crate::txn::Origin;
+use crate::zab::propose::{Resumption, Write};
+
+impl Leader {
+    /// Proposes a client's write and, if its session is to be upgraded, the upgrade before it. The
+    /// caller ensures that one zxid is free.
+    pub(crate) fn propose(
+        &mut self,
+        write: Write,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
+        let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
+        let (session, server) = (write.session, write.origin.server);
+        if let SessionKind::Upgrading { timeout_ms } = write.session_kind
+            && let Some(entry) = broadcast.propose_upgrade(session, timeout_ms, server, replica, cx)
+        {
+            let room = broadcast.has_room(cx);
+            self.send(&entry, cx);
+            if !room {
+                // Under the next leader the session is global; the client's server submits the
+                // write again.
+                cx.mark(Mark::EpochUsedUp);
+                return LeaderEffect::StepDown(StepDownReason::Epoch);
+            }
+        }
+        let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
+        if let Some(entry) = broadcast.propose(write, replica, cx) {
+            self.send(&entry, cx);
+        }
+        LeaderEffect::GoOn
+    }
+
+    /// Proposes the end of an expired session.
+    pub(crate) fn expire_sessions(
+        &mut self,
+        deadline: Instant,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
+        let now = cx.now.mono;
+        let Some(broadcast) = self.broadcast() else {
+            return LeaderEffect::GoOn;
+        };
+        if now.since(deadline) > cx.config.tick() {
+            // This server has stalled, so the lack of heartbeats does not show that clients are
+            // gone.
+            cx.mark(Mark::SessionsStalled);
+            broadcast.tracker.touch_all(now);
+            return LeaderEffect::GoOn;
+        }
+        for (session, notice) in broadcast.tracker.expire(now) {
+            let Some(broadcast) = self.broadcast().filter(|broadcast| broadcast.has_room(cx))
+            else {
+                // The rest is not lost: the next leader tracks every session anew.
+                cx.mark(Mark::EpochUsedUp);
+                return LeaderEffect::StepDown(StepDownReason::Epoch);
+            };
+            cx.mark(Mark::SessionExpired);
+            cx.out.notices.push(notice);
+            let entry = broadcast.propose_expiry(session, replica, cx);
+            self.send(&entry, cx);
+        }
+        LeaderEffect::GoOn
+    }
+
+    /// Proposes the deletion of the next container or TTL node, if one can be deleted now.
+    pub(crate) fn clean(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+        if let Some(entry) = self.broadcast().and_then(|broadcast| broadcast.clean(replica, cx)) {
+            self.send(&entry, cx);
+        }
+    }
+
+    /// Proposes a new session for a client of `origin.server`.
+    pub(crate) fn create_session(
+        &mut self,
+        timeout_ms: u32,
+        origin: Origin,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
+        match self.broadcast() {
+            Some(broadcast) if broadcast.has_room(cx) => {
+                let entry = broadcast.propose_session(timeout_ms, origin, replica, cx);
+                self.send(&entry, cx);
+                LeaderEffect::GoOn
+            }
+            Some(_) => LeaderEffect::StepDown(StepDownReason::Epoch),
+            // No learner sends this before service begins, so there is nothing to answer.
+            None => LeaderEffect::GoOn,
+        }
+    }
+
+    /// Resumes a session for a client of `origin.server`.
+    pub(crate) fn resume_session(
+        &mut self,
+        session: SessionId,
+        timeout_ms: u32,
+        origin: Origin,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Resumption {
+        let Some(broadcast) = self.broadcast() else { unreachable!("only who serves resumes") };
+        let resumption = broadcast.resume_session(session, timeout_ms, origin, replica, cx);
+        if let Resumption::Moves(entry) = &resumption {
+            self.send(entry, cx);
+        }
+        resumption
+    }
+
+    /// Adds a sync, which completes once a quorum has confirmed this leader.
+    pub(crate) fn sync(&mut self, waiter: SyncWaiter, cx: &mut Cx<'_>) -> LeaderEffect {
+        let Some(broadcast) = self.broadcast() else {
+            return LeaderEffect::GoOn;
+        };
+        if broadcast.syncs.push(waiter) {
+            cx.mark(Mark::SyncShared);
+            return LeaderEffect::GoOn;
+        }
+        self.ping(cx);
+        self.confirm(cx)
+    }
+
+    /// Informs the learners that the history is committed up to `zxid`.
+    pub(crate) fn send_commit(&self, zxid: Zxid, cx: &mut Cx<'_>) {
+        for learner in self.learners.values().filter(|learner| learner.stage == Stage::Serving) {
+            cx.tell(learner.link, FromLeader::Commit { zxid });
+        }
+    }
+
+    pub(super) fn on_ack(
+        &mut self,
+        link: LinkId,
+        zxid: Zxid,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
+        let learner = self.learners.get_mut(&link).filter(|learner| learner.is_synced());
+        // Above the committed zxid, only zxids of transactions are valid: a position between two of
+        // them cannot be committed.
+        let exists = zxid <= replica.log().committed()
+            || replica.history().last_at_or_before(zxid) == Some(zxid);
+        let Some(learner) = learner.filter(|_| exists) else {
+            return self.refuse(link, PeerMisbehaved::AckNotSent(zxid), cx);
+        };
+        learner.on_ack(zxid, cx.now.mono);
+        let server = learner.server;
+        match self.broadcast() {
+            Some(broadcast) => LeaderEffect::Commit(broadcast.on_ack(server, zxid, cx)),
+            None => LeaderEffect::GoOn,
+        }
+    }
+
+    pub(super) fn on_pong(
+        &mut self,
+        link: LinkId,
+        round: u64,
+        touched: &[(SessionId, u32)],
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
+        let server = self.learners.get(&link).map(|learner| learner.server);
+        let (Some(server), true) = (server, round <= self.round) else {
+            let last = self.round;
+            return self.refuse(link, PeerMisbehaved::PongNotAsked { round, last }, cx);
+        };
+        self.answered.insert(server, round);
+        let now = cx.now.mono;
+        if let Some(broadcast) = self.broadcast() {
+            for (session, timeout_ms) in touched {
+                broadcast.tracker.touch_by(server, *session, *timeout_ms, now);
+            }
+        }
+        self.confirm(cx)
+    }
+
+    pub(super) fn on_request(
+        &mut self,
+        link: LinkId,
+        write: Write,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
+        let now = cx.now.mono;
+        let Some(broadcast) = self.broadcast() else {
+            return self.refuse(
+                link,
+                PeerMisbehaved::OutOfTurn("a write before service".into()),
+                cx,
+            );
+        };
+        if !broadcast.has_room(cx) {
+            return LeaderEffect::StepDown(StepDownReason::Epoch);
+        }
+        broadcast.tracker.touch(write.session, None, now);
+        self.propose(write, replica, cx)
+    }
+
+    pub(super) fn on_revalidate(
+        &mut self,
+        link: LinkId,
+        conn: ConnId,
+        session: SessionId,
+        timeout_ms: u32,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
+        let server = self.learners.get(&link).map(|learner| learner.server);
+        let (Some(server), Some(broadcast)) = (server, self.broadcast()) else {
+            return self.refuse(
+                link,
+                PeerMisbehaved::OutOfTurn("a session before service".into()),
+                cx,
+            );
+        };
+        if !broadcast.has_room(cx) {
+            return LeaderEffect::StepDown(StepDownReason::Epoch);
+        }
+        let origin = Origin::handshake(server, conn);
+        match self.resume_session(session, timeout_ms, origin, replica, cx) {
+            // A newer leader may have created or moved the session by now: only a quorum that still
+            // follows this leader proves that its session table is up to date.
+            known @ (Resumption::Dead | Resumption::Known) => {
+                if known == Resumption::Dead {
+                    cx.mark(Mark::SessionMoveDead);
+                }
+                let (link, request) = (Some(link), Origin::HANDSHAKE);
+                return self.sync(SyncWaiter { link, conn, request }, cx);
+            }
+            // The transaction answers the handshake.
+            Resumption::Closing => cx.mark(Mark::SessionMoveClosing),
+            Resumption::Moves(_) => {}
+        }
+        LeaderEffect::GoOn
+    }
+
+    fn send(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
+        for learner in self.learners.values_mut() {
+            learner.propose(entry, cx);
+        }
+    }
+
+    pub(super) fn ping(&mut self, cx: &mut Cx<'_>) {
+        self.round += 1;
+        self.next_ping = cx.now.mono.after(cx.config.tick() / 2);
+        let round = self.round;
+        if let Some(broadcast) = self.broadcast() {
+            broadcast.syncs.on_ping(round);
+        }
+        let sent = cx.now.mono;
+        for learner in self.learners.values().filter(|learner| learner.is_synced()) {
+            cx.tell(learner.link, FromLeader::Ping { round, sent, echo: learner.echo() });
+        }
+    }
+
+    /// Answers the syncs whose ping a quorum has answered.
+    pub(super) fn confirm(&mut self, cx: &mut Cx<'_>) -> LeaderEffect {
+        let mut local = Vec::new();
+        loop {
+            let own = cx.config.id();
+            let answered = |id| {
+                let answered = self.answered.get(&id).copied().unwrap_or_default();
+                if id == own { self.round } else { answered }
+            };
+            let confirmed = cx.config.voters().quorum_watermark(answered);
+            let round = self.round;
+            assert!(confirmed <= round, "ping {confirmed} is answered, and {round} the last");
+            let Some(broadcast) = self.broadcast() else {
+                return LeaderEffect::GoOn;
+            };
+            let satisfied: VecDeque<SyncWaiter> = broadcast.syncs.on_confirmed(confirmed);
+            let more = broadcast.syncs.want_ping();
+            for waiter in satisfied {
+                let SyncWaiter { link, conn, request } = waiter;
+                match link {
+                    None => local.push(waiter),
+                    Some(link) if self.learners.contains_key(&link) => {
+                        cx.tell(link, FromLeader::Synced { conn, request });
+                    }
+                    Some(_) => {}
+                }
+            }
+            if !more {
+                break;
+            }
+            self.ping(cx);
+        }
+        if local.is_empty() { LeaderEffect::GoOn } else { LeaderEffect::Synced(local) }
+    }
+}
