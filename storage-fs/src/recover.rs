@@ -114,12 +114,13 @@ pub fn inspect<V: Vfs>(log_dir: V, snapshot_dir: V) -> Result<Inspected, StoreEr
     let snapshot_dir = Dir::new(snapshot_dir, "snapshot directory");
     let _locks = lock(&log_dir, &snapshot_dir)?;
     let (log_names, snapshot_names) = (log_dir.list()?, snapshot_dir.list()?);
-    let Some((slot, _)) = read_state(&log_dir, &log_names, &snapshot_names)? else {
+    let Some((mut slot, _)) = read_state(&log_dir, &log_names, &snapshot_names)? else {
         return Err(log_dir.damaged(&FileName::State.to_string(), "it is missing".to_owned()));
     };
     let (snapshots, log) = judge(&log_dir, &snapshot_dir, [&log_names, &snapshot_names], &slot)?;
     let torn_bytes = log.newest.as_ref().map_or(0, |(_, end)| end.torn);
     let replaced = log.replaced;
+    slot.state.snapshot = depended_on(&slot.state, &snapshots, &log);
     Ok(Inspected { recovered: recovered(slot.state, snapshots, log), torn_bytes, replaced })
 }
 
@@ -137,6 +138,13 @@ fn judge<V: Vfs>(
     }
     check_promises(log_dir, slot, &log)?;
     Ok((snapshots, log))
+}
+
+/// The snapshot that the state file names from now on: no truncation goes below it.
+fn depended_on<V: Vfs>(state: &DurableState, snapshots: &Snapshots, log: &Log<V>) -> Zxid {
+    let is_log_empty = log.newest.is_none() || log.replaced.is_some();
+    // An unusable snapshot is set aside, and the server depends on an older one.
+    if is_log_empty { snapshots.base() } else { state.snapshot.min(snapshots.base()) }
 }
 
 fn recovered<V: Vfs>(state: DurableState, snapshots: Snapshots, log: Log<V>) -> Recovered {
@@ -165,7 +173,7 @@ fn check_recovered(recovered: &Recovered) {
     let newest = snapshots.last().copied().unwrap_or(Zxid::ZERO);
     assert!(newest == base, "the newest snapshot is {newest}, and {base} is recovered");
     let named = state.snapshot;
-    assert!(named <= end, "the state file names the snapshot {named}, and the log ends at {end}");
+    assert!(named <= base, "the state file names the snapshot {named}, and {base} is recovered");
     debug_assert!(entries.is_sorted_by(|one, next| one.zxid < next.zxid), "up to {last}");
     debug_assert!(snapshots.is_sorted_by(|one, next| one < next), "{snapshots:?}");
 }
@@ -194,10 +202,7 @@ fn mend<V: Vfs>(
     snapshot_dir.sync()?;
     log.clear_older(log_dir, notes)?;
     log.settle(log_dir, notes)?;
-    if log.newest.is_none() || log.replaced.is_some() {
-        // The log is empty from here on, so the server depends on the snapshot.
-        slot.state.snapshot = snapshots.base();
-    }
+    slot.state.snapshot = depended_on(&slot.state, &snapshots, &log);
     // All entries found are durable now, and the server's vote relies on them from here on.
     slot.log_end = log.history.end();
     // Removals by a killed process must be durable before the new state file is.

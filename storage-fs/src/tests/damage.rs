@@ -297,6 +297,25 @@ fn damaged_snapshot_is_renamed_and_older_one_used() {
     }
 }
 
+/// The log is then all that holds the transactions after the older snapshot, so that a leader may
+/// have this server truncate it.
+#[test]
+fn log_may_be_truncated_below_a_snapshot_that_was_set_aside() {
+    let sample = sample_and(|store| {
+        let state = DurableState { snapshot: zxid(9), ..DurableState::default() };
+        let save = DiskCommand::SaveState { id: WriteId(0), state };
+        store.log.run(&[save]).expect("nothing is in the way");
+    });
+    sample.dir.rot(sample.snapshots[1], |bytes| bytes[4096] ^= 1);
+    let mut store = reopen(&sample.dir).expect("the older snapshot and the log hold everything");
+    assert_eq!(store.recovered.state.snapshot, zxid(3));
+    let truncate = DiskCommand::Truncate { id: WriteId(1), to: zxid(5) };
+    store.log.run(&[truncate]).expect("nothing is in the way");
+    drop(store);
+    let found = reopen(&sample.dir).expect("it is sound").recovered;
+    assert_eq!((found.snapshots, found.entries.len()), (vec![zxid(3)], 2));
+}
+
 #[test]
 fn damaged_snapshot_is_damage_if_log_begins_after_older_one() {
     let sample = sample();
