@@ -94,6 +94,15 @@ impl Replica {
             );
             return Err(Corrupt { what });
         }
+        let DurableState { accepted_epoch: promised, current_epoch: entered, .. } = recovered.state;
+        if entered > promised {
+            let what = format!("epoch {entered} is entered, and only epoch {promised} is promised");
+            return Err(Corrupt { what });
+        }
+        if end.epoch() > promised {
+            let what = format!("the log ends at {end}, and only epoch {promised} is promised");
+            return Err(Corrupt { what });
+        }
         for entry in &recovered.entries {
             if entry.zxid <= last {
                 let what = format!("log: {} follows {last}", entry.zxid);
@@ -397,13 +406,24 @@ impl Replica {
     /// Logs a transaction that the leader has proposed.
     ///
     /// # Errors
-    /// A transaction that does not follow the last one (ZAB-13), or cannot be decoded.
+    /// A transaction that does not follow the last one (ZAB-13), is of a later epoch than the one
+    /// that this server has promised to follow, or cannot be decoded.
     pub(crate) fn receive(&mut self, entry: Entry, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.check_promised(entry.zxid)?;
         if !self.history.may_follow(entry.zxid) {
             return Err(format!("proposal {} after {}", entry.zxid, self.history.end()));
         }
         let txn = Txn::decode(&entry).map_err(|corrupt| corrupt.to_string())?;
         self.keep(entry, txn, cx);
+        Ok(())
+    }
+
+    /// A log that is ahead of the promise could not be continued by any leader.
+    fn check_promised(&self, zxid: Zxid) -> Result<(), String> {
+        let promised = self.state.accepted_epoch;
+        if zxid.epoch() > promised {
+            return Err(format!("{zxid} is sent, and only epoch {promised} is promised"));
+        }
         Ok(())
     }
 

@@ -109,7 +109,8 @@ impl Replica {
     /// Receives a chunk of a leader's snapshot.
     ///
     /// # Errors
-    /// A chunk that is out of order or inconsistent, or a snapshot that is not ahead of the log.
+    /// A chunk that is out of order or inconsistent, or a snapshot that is not ahead of the log, or
+    /// is of a later epoch than the one that this server has promised to follow.
     pub(crate) fn receive_chunk(
         &mut self,
         zxid: Zxid,
@@ -121,6 +122,7 @@ impl Replica {
         if zxid <= self.log.appended() {
             return Err(format!("snapshot {zxid}, at {}", self.log.appended()));
         }
+        self.check_promised(zxid)?;
         if index == 0 {
             // The snapshot lane writes one snapshot at a time.
             if let Some(running) = self.snapshots.running.take() {

@@ -238,6 +238,29 @@ fn forged_origin_does_not_stop_any_server() {
     play.survives("spoken for");
 }
 
+/// A server that logged it would lead the next epoch with a log that is ahead of it.
+#[test]
+fn proposal_above_the_promised_epoch_is_refused_before_logging() {
+    let mut play = ensemble();
+    let before = play.server(HOSTILE).unwrap().status();
+    let zxid = Zxid::start_of(Epoch(before.accepted_epoch.0 + 1_000)).next().unwrap();
+    let op = TxnOp::Create {
+        path: "/later".into(),
+        data: None,
+        acl: Vec::new(),
+        lifetime: Lifetime::Persistent,
+        parent_creates: 2,
+    };
+    let txn = Txn { zxid, session: SessionId(5), time: WallMs(1), origin: None, op };
+    play.inject(LEADER, HOSTILE, PeerMessage::Leader(FromLeader::Proposal(txn.encode())));
+    let after = play.server(HOSTILE).unwrap().status();
+    assert_eq!((after.appended, after.leader), (before.appended, None));
+    for line in ["wait 20000", "s2 c1 create /after", "settle"] {
+        play.run_line(line);
+    }
+    play.survives("a proposal of a later epoch");
+}
+
 #[test]
 fn inapplicable_transaction_halts_the_server_and_is_reported() {
     let mut play = ensemble();
