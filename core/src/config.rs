@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::AuthOptions;
 use crate::ids::{ServerId, WallMs};
-use crate::quorum::Voters;
+use crate::membership::Voters;
 
 /// Settings of one server, checked by [`Config::new`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -317,7 +317,7 @@ impl Config {
         self.id
     }
 
-    /// The voting members.
+    /// The voting members with which a server starts. A running server has its own copy.
     pub fn voters(&self) -> &Voters {
         &self.voters
     }

@@ -1,4 +1,5 @@
-//! The context of a step: the clock values, the configuration, randomness and the outbox.
+//! The context of a step: the clock values, the configuration, the voters, randomness and the
+//! outbox.
 //!
 //! Owns the access to all of these. A function without a `Cx` parameter cannot emit commands.
 
@@ -6,6 +7,7 @@ use crate::auth::Schemes;
 use crate::config::Config;
 use crate::ids::{ConnId, LinkId};
 use crate::io::{ClientCommand, Mark, Now, Outbox, PeerCommand};
+use crate::membership::Voters;
 use crate::peer::PeerMessage;
 use crate::rng::Rng;
 
@@ -13,6 +15,8 @@ use crate::rng::Rng;
 pub(crate) struct Cx<'a> {
     pub(crate) now: Now,
     pub(crate) config: &'a Config,
+    /// The voting members of the ensemble, as this server knows them.
+    pub(crate) voters: &'a Voters,
     pub(crate) schemes: &'a Schemes,
     pub(crate) rng: &'a mut Rng,
     pub(crate) out: &'a mut Outbox,

@@ -32,6 +32,7 @@ use crate::front::Front;
 use crate::identity::Seed;
 use crate::ids::{Instant, LinkId, ServerId, Zxid};
 use crate::io::{Input, Mark, Now, Outbox, PeerCommand, Pressure};
+use crate::membership::Voters;
 use crate::notice::Notice;
 use crate::peer::{LinkCloseReason, Vote};
 use crate::replica::Replica;
@@ -56,6 +57,8 @@ use work::Work;
 #[derive(Debug)]
 pub struct Server {
     config: Arc<Config>,
+    /// The voting members of the ensemble; so far they are those of the configuration.
+    voters: Arc<Voters>,
     schemes: Arc<Schemes>,
     seed: Seed,
     rng: Rng,
@@ -95,6 +98,7 @@ impl Server {
         Ok(Server {
             schemes: Arc::new(Schemes::new(&config.auth)),
             front: Front::new(&config),
+            voters: Arc::new(config.voters().clone()),
             config: Arc::new(config),
             seed,
             rng,
@@ -122,10 +126,18 @@ impl Server {
         if self.halted.is_some() {
             return;
         }
-        let config = self.config.clone();
+        let (config, voters) = (self.config.clone(), self.voters.clone());
         let mut rng = mem::replace(&mut self.rng, Rng::new(0));
         let schemes = self.schemes.clone();
-        let mut cx = Cx { now, config: &config, schemes: &schemes, rng: &mut rng, out, stop_at: 0 };
+        let mut cx = Cx {
+            now,
+            config: &config,
+            voters: &voters,
+            schemes: &schemes,
+            rng: &mut rng,
+            out,
+            stop_at: 0,
+        };
         cx.spend(1);
         cx.renew();
         if matches!(input, Input::Client(..)) && self.serves() {
@@ -268,7 +280,7 @@ impl Server {
 
     /// Becomes leader, and adopts the links on which learners have sent FOLLOWERINFO.
     fn lead(&mut self, cx: &mut Cx<'_>) {
-        let alone = cx.config.voters().alone();
+        let alone = cx.voters.alone();
         cx.mark(if alone { Mark::ElectionAlone } else { Mark::ElectionWon });
         self.role = Role::Leading(Leader::begin(self.seed, &mut self.replica, cx));
         self.adopt_inbound(cx);

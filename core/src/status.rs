@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
-use crate::quorum::HistoryStatus;
+use crate::membership::HistoryStatus;
 
 /// What a server is doing; the names are those that ZooKeeper prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

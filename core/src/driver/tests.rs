@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use super::*;
 use crate::ids::{LinkId, ServerId, SessionId, WallMs, Zxid};
 use crate::io::{Outbox, PeerEvent};
-use crate::quorum::Voters;
+use crate::membership::Voters;
 use crate::rng::Rng;
 use crate::store::{DiskCommand, Recovered};
 use crate::throttle::ThrottleOptions;

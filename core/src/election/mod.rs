@@ -36,8 +36,8 @@ use std::time::Duration;
 use crate::config::Limits;
 use crate::ids::{Epoch, Instant, ServerId, Zxid};
 use crate::io::{Mark, Marks};
+use crate::membership::{HistoryInfo, HistoryStatus, Voters};
 use crate::peer::{Notification, ServerState, Vote};
-use crate::quorum::{HistoryInfo, HistoryStatus, Voters};
 
 #[cfg(test)]
 mod tests;

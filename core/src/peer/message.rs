@@ -14,7 +14,7 @@ use super::SessionKind;
 use crate::auth::Ids;
 use crate::identity::{EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
-use crate::quorum::HistoryInfo;
+use crate::membership::HistoryInfo;
 use crate::store::Entry;
 use crate::txn::Origin;
 use crate::wire::Request;

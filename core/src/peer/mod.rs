@@ -15,7 +15,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, ServerId, SessionId, Zxid};
-use crate::quorum::{HistoryInfo, HistoryStatus};
+use crate::membership::{HistoryInfo, HistoryStatus};
 use crate::txn::Lifetime;
 use crate::wire::Request;
 

@@ -18,8 +18,8 @@ use crate::ids::{Epoch, ServerId, SessionId, WriteId, Zxid};
 use crate::log::Log;
 use crate::log::epochs::History;
 use crate::log::tail::LogTail;
+use crate::membership::{HistoryInfo, HistoryStatus, Voters};
 use crate::peer::{FromLeader, Vote};
-use crate::quorum::{HistoryInfo, HistoryStatus, Voters};
 use crate::rng::{KeyedHash, Rng};
 use crate::session::{self, SessionTable};
 use crate::status::Backlog;
@@ -251,7 +251,7 @@ impl Replica {
         let mut nonces = self.state.nonces.clone();
         let needed = |epoch| self.history.holds(epoch);
         identity::note_epoch(&mut nonces, seed.epoch_nonce(epoch), needed);
-        let list = kept_list(cx.config.voters());
+        let list = kept_list(cx.voters);
         self.save_state(cx, |state| {
             state.current_epoch = epoch;
             state.nonces = nonces;
@@ -275,7 +275,7 @@ impl Replica {
         let (begun, durable) = (self.state.current_epoch, self.saved.current_epoch);
         assert!(begun == durable, "epoch {begun} is established, and {durable} is durable");
         assert!(self.saved.identity.is_some(), "the identity of epoch {begun} is not durable");
-        let list = kept_list(cx.config.voters());
+        let list = kept_list(cx.voters);
         self.save_state(cx, |state| {
             state.voters = list;
             state.identity.iter_mut().for_each(|identity| identity.established = true);
@@ -283,11 +283,11 @@ impl Replica {
     }
 
     /// The NEWLEADER message for a learner.
-    pub(crate) fn new_leader(&self, epoch: Epoch, config: &Config) -> FromLeader {
+    pub(crate) fn new_leader(&self, epoch: Epoch, cx: &Cx<'_>) -> FromLeader {
         let current = self.state.current_epoch;
         assert!(epoch == current, "NEWLEADER of epoch {epoch} in epoch {current}");
-        let voters = config.voters().set().clone();
-        let established = self.voters_before(config).set().clone();
+        let voters = cx.voters.set().clone();
+        let established = self.voters_before(cx.config.id(), cx.voters).set().clone();
         let identity = self.state.identity.expect("known since the epoch began");
         let nonces = self.state.nonces.clone();
         FromLeader::NewLeader { epoch, voters, established, identity, nonces }
@@ -295,15 +295,15 @@ impl Replica {
 
     /// The voters of the last established epoch. If they are unknown, the current voters, so that
     /// none counts as new.
-    pub(crate) fn voters_before(&self, config: &Config) -> Voters {
+    pub(crate) fn voters_before(&self, own: ServerId, voters: &Voters) -> Voters {
         let known = self.state.voters.iter();
-        let known = known.map(|id| if *id == THIS_SERVER { config.id() } else { *id });
-        config.voters().or(&known.collect())
+        let known = known.map(|id| if *id == THIS_SERVER { own } else { *id });
+        voters.or(&known.collect())
     }
 
     /// What this server reports of its history.
-    pub(crate) fn history_info(&self, config: &Config) -> HistoryInfo {
-        let newcomers = config.voters().newcomers(&self.voters_before(config));
+    pub(crate) fn history_info(&self, own: ServerId, voters: &Voters) -> HistoryInfo {
+        let newcomers = voters.newcomers(&self.voters_before(own, voters));
         HistoryInfo {
             history_status: self.history_status(),
             epoch: self.state.current_epoch,

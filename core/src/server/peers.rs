@@ -10,11 +10,11 @@ use crate::election::{Outcome, Reaction};
 use crate::identity;
 use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Mark, PeerCommand, PeerEvent};
+use crate::membership::HistoryInfo;
 use crate::peer::{
     FromLeader, FromLearner, LinkCloseReason, Notification, PeerMessage, PeerMisbehaved,
     ServerState, StepDownReason,
 };
-use crate::quorum::HistoryInfo;
 use crate::timer::Timer;
 use crate::zab::LEADER_TIMERS;
 
@@ -43,7 +43,7 @@ impl Server {
             }
             return;
         };
-        let reaction = looking.hear(from, said, cx.config.voters(), cx.now.mono);
+        let reaction = looking.hear(from, said, cx.voters, cx.now.mono);
         match reaction {
             Reaction::Nothing => {}
             Reaction::TellAll => self.tell_all(cx),
@@ -71,7 +71,7 @@ impl Server {
                 return;
             }
             let own = self.replica.vote(cx.config.id());
-            looking.vote(own, self.replica.history_info(cx.config), now);
+            looking.vote(own, self.replica.history_info(cx.config.id(), cx.voters), now);
             self.tell_all(cx);
         }
         let Role::Looking(looking) = &mut self.role else {
@@ -80,8 +80,7 @@ impl Server {
         // During the pause after a failed snapshot, the server votes and repeats its vote, but
         // follows no leader.
         let rests = self.replica.rests_until(now).is_some();
-        let outcome =
-            if rests { None } else { looking.outcome(cx.config.voters(), &cx.config.limits, now) };
+        let outcome = if rests { None } else { looking.outcome(cx.voters, &cx.config.limits, now) };
         let resends = outcome.is_none() && looking.take_resend(&cx.config.limits, now);
         cx.out.marks.add(looking.take_marks());
         if resends {
@@ -109,7 +108,7 @@ impl Server {
         match &self.role {
             Role::Looking(_) => false,
             Role::Following(follower) => from == follower.leader(),
-            Role::Leading(leader) => cx.config.voters().contains(from) && leader.is_deserted(cx),
+            Role::Leading(leader) => cx.voters.contains(from) && leader.is_deserted(cx),
         }
     }
 
@@ -119,7 +118,7 @@ impl Server {
         };
         if let Some(notification) = looking.notification(self.replica.ensemble_id()) {
             let own = cx.config.id();
-            let others = cx.config.voters().ids().filter(|id| *id != own);
+            let others = cx.voters.ids().filter(|id| *id != own);
             cx.out.election.extend(others.map(|id| (id, notification)));
         }
     }
@@ -131,7 +130,7 @@ impl Server {
             Role::Following(_) => ServerState::Following,
             Role::Leading(_) => ServerState::Leading,
         };
-        let (round, history) = (self.round, self.replica.history_info(cx.config));
+        let (round, history) = (self.round, self.replica.history_info(cx.config.id(), cx.voters));
         let ensemble = self.replica.ensemble_id();
         let notification = |vote| Notification { server_state, round, vote, history, ensemble };
         let notification = self.elected.map(notification);
@@ -143,7 +142,7 @@ impl Server {
             PeerEvent::Up { peer, dialled: true } => self.on_dialled(link, peer, cx),
             PeerEvent::Up { peer, dialled: false } => {
                 let following = matches!(self.role, Role::Following(_));
-                let stranger = peer == cx.config.id() || !cx.config.voters().contains(peer);
+                let stranger = peer == cx.config.id() || !cx.voters.contains(peer);
                 if following || stranger {
                     let why =
                         if stranger { LinkCloseReason::Stranger } else { LinkCloseReason::Follows };
@@ -280,10 +279,10 @@ impl Server {
         cx.mark(Mark::LinkEarly);
         let learners = self.inbound.values();
         let said = learners.filter_map(|inbound| inbound.said.map(|(_, h)| (inbound.peer, h)));
-        let own = (cx.config.id(), self.replica.history_info(cx.config));
+        let own = (cx.config.id(), self.replica.history_info(cx.config.id(), cx.voters));
         let said = said.chain([own]).collect();
         let nothing_logged = self.replica.log().is_empty();
-        if looking.has_voted() && cx.config.voters().may_decide(&said, nothing_logged) {
+        if looking.has_voted() && cx.voters.may_decide(&said, nothing_logged) {
             self.round = looking.round();
             self.elected = Some(self.replica.vote(cx.config.id()));
             cx.mark(Mark::ElectionByLinks);

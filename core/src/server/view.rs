@@ -28,7 +28,7 @@ impl Server {
         if self.serves() || self.halted.is_some() {
             return None;
         }
-        let (own, voters) = (self.config.id(), self.config.voters());
+        let (own, voters) = (self.config.id(), &*self.voters);
         let history_status_of = |id: ServerId| match &self.role {
             Role::Looking(looking) => looking.history_status_of(id),
             Role::Leading(leader) => leader.history_status_of(id, own),
@@ -39,7 +39,7 @@ impl Server {
             elected: self.leader(),
             needed: voters.quorum_size(),
             voters: voters.ids().map(|id| (id, history_status_of(id))).collect(),
-            before: self.replica.voters_before(&self.config).ids().collect(),
+            before: self.replica.voters_before(own, voters).ids().collect(),
         })
     }
 
@@ -52,7 +52,7 @@ impl Server {
         let mode = match &self.role {
             Role::Looking(_) => Mode::Looking,
             Role::Following(_) => Mode::Follower,
-            Role::Leading(_) if self.config.voters().alone() => Mode::Standalone,
+            Role::Leading(_) if self.voters.alone() => Mode::Standalone,
             Role::Leading(_) => Mode::Leader,
         };
         let (followers, pending_syncs) = match &self.role {

@@ -12,9 +12,9 @@ use crate::cx::Cx;
 use crate::identity::{self, EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
+use crate::membership::{HistoryStatus, Voters};
 use crate::notice::Notice;
 use crate::peer::{FromLeader, FromLearner, LinkCloseReason, PeerMisbehaved, StepDownReason};
-use crate::quorum::{HistoryStatus, Voters};
 use crate::replica::Replica;
 use crate::store::Entry;
 
@@ -197,7 +197,8 @@ impl Follower {
         assert!(durable == appended, "voted with {appended}, which is durable to {durable}");
         self.phase = Phase::Discovery { link };
         let accepted = replica.state().accepted_epoch;
-        let (history, ensemble) = (replica.history_info(cx.config), replica.ensemble_id());
+        let (history, ensemble) =
+            (replica.history_info(cx.config.id(), cx.voters), replica.ensemble_id());
         cx.tell(link, FromLearner::FollowerInfo { accepted, history, ensemble });
         self.deadline = cx.now.mono.after(cx.config.discovery_limit() * 2);
     }
@@ -234,7 +235,7 @@ impl Follower {
             FromLeader::NewLeader { epoch, voters, established, identity, nonces } => {
                 self.on_new_leader(epoch, (voters, established), (identity, nonces), replica, cx)
             }
-            FromLeader::Differs { zxid } if cx.config.voters().set().len() > 2 => {
+            FromLeader::Differs { zxid } if cx.voters.set().len() > 2 => {
                 FollowerEffect::Differs(zxid)
             }
             FromLeader::UpToDate { committed } => self.on_up_to_date(committed, replica, cx),
@@ -477,8 +478,8 @@ impl Follower {
         }
         match self.phase {
             Phase::Synchronization { link, epoch: promised } if epoch == promised => {
-                if voters != *cx.config.voters().set() {
-                    let here = cx.config.voters().set().clone();
+                if voters != *cx.voters.set() {
+                    let here = cx.voters.set().clone();
                     let (leader, there) = (self.leader, voters.clone());
                     cx.out.notices.push(Notice::VotersDiffer { leader, there, here });
                 }

@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 use super::*;
 use crate::ids::{ConnId, Epoch, Zxid};
+use crate::membership::{HistoryInfo, HistoryStatus, Voters};
 use crate::peer::{
     FromLeader, FromLearner, LinkCloseReason, PeerMessage, ServerState, Vote, frame,
 };
-use crate::quorum::{HistoryInfo, HistoryStatus, Voters};
 use crate::store::Entry;
 
 const TICK: Duration = Duration::from_secs(1);

@@ -32,7 +32,7 @@ impl Leader {
                 cx.out.notices.push(Notice::StatesDiffer { server, zxid: *zxid });
             }
             let fingerprints = [(own, ours), (server, *theirs)];
-            let differing = self.digests.hear(*zxid, fingerprints, cx.config.voters());
+            let differing = self.digests.hear(*zxid, fingerprints, cx.voters);
             if differing.contains(&own) {
                 return LeaderEffect::Differs(*zxid);
             }
@@ -70,7 +70,7 @@ impl Leader {
             self.other_epochs.insert(server, theirs);
             cx.out.notices.push(Notice::StatesDiffer { server, zxid: last });
         }
-        if cx.config.voters().is_quorum(|id| self.other_epochs.get(&id) == Some(&theirs)) {
+        if cx.voters.is_quorum(|id| self.other_epochs.get(&id) == Some(&theirs)) {
             return LeaderEffect::Differs(last);
         }
         // The learner stays connected without counting: closing the link would start another
@@ -87,7 +87,7 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
         cx.mark(Mark::HistoryDiffers);
-        if cx.config.voters().set().len() < 3 {
+        if cx.voters.set().len() < 3 {
             let what = format!(
                 "what it has at {zxid} is not what this server has there, and two servers cannot \
                  tell which is right: decide \

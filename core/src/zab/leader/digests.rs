@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{ServerId, Zxid};
-use crate::quorum::Voters;
+use crate::membership::Voters;
 
 /// The number of zxids at which the leader waits for more digests.
 const POSITIONS: usize = 64;

@@ -10,8 +10,8 @@ use super::{Leader, LeaderEffect, Phase};
 use crate::cx::Cx;
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
+use crate::membership::{HistoryInfo, HistoryStatus};
 use crate::peer::{FromLeader, LinkCloseReason, PeerMisbehaved, StepDownReason};
-use crate::quorum::{HistoryInfo, HistoryStatus};
 use crate::replica::Replica;
 
 impl Leader {
@@ -68,7 +68,7 @@ impl Leader {
         }
         self.far_ahead.insert(server);
         let far_ahead = |id| self.far_ahead.contains(&id);
-        accepted < Epoch::END && cx.config.voters().is_quorum(far_ahead)
+        accepted < Epoch::END && cx.voters.is_quorum(far_ahead)
     }
 
     fn known_epoch(&self, replica: &Replica) -> Epoch {
@@ -173,7 +173,7 @@ impl Leader {
         }
         let (empty, ensemble) = (replica.log().is_empty(), replica.last_ensemble_id());
         let blank = replica.has_nothing_to_lose();
-        let voters = cx.config.voters();
+        let voters = cx.voters;
         let mut lists = voters.before(&self.said(|_| true, cx));
         lists.push(voters.without(self.history.newcomers));
         for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
@@ -239,7 +239,7 @@ impl Leader {
             return;
         }
         cx.mark(Mark::DiscoveryPromised);
-        if promised.len() == cx.config.voters().quorum_size() {
+        if promised.len() == cx.voters.quorum_size() {
             cx.mark(Mark::DiscoveryMinimal);
         }
         let epoch = *epoch;
@@ -313,7 +313,7 @@ impl Leader {
         if !own || !may_decide(&self.said(Learner::is_synced, cx), replica, cx) {
             return LeaderEffect::GoOn;
         }
-        if replica.is_established_under(cx.config.voters()) {
+        if replica.is_established_under(cx.voters) {
             let keep_voters = may_decide(&self.said(Learner::is_ready, cx), replica, cx);
             return if keep_voters { LeaderEffect::Establish } else { LeaderEffect::GoOn };
         }
@@ -341,5 +341,5 @@ impl Leader {
 }
 
 fn may_decide(said: &BTreeMap<ServerId, HistoryInfo>, replica: &Replica, cx: &Cx<'_>) -> bool {
-    cx.config.voters().may_decide(said, replica.log().is_empty())
+    cx.voters.may_decide(said, replica.log().is_empty())
 }

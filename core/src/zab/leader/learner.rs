@@ -18,8 +18,8 @@
 use crate::cx::Cx;
 use crate::ids::{Epoch, Instant, LinkId, ServerId, Zxid};
 use crate::io::Mark;
+use crate::membership::HistoryInfo;
 use crate::peer::FromLeader;
-use crate::quorum::HistoryInfo;
 use crate::replica::Replica;
 use crate::store::{DiskCommand, Entry};
 
@@ -278,7 +278,7 @@ impl Learner {
     /// quorum has the history.
     fn tell_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
         self.told_voters = keeps_voters(replica, cx);
-        cx.tell(self.link, replica.new_leader(epoch, cx.config));
+        cx.tell(self.link, replica.new_leader(epoch, cx));
     }
 
     /// Sends NEWLEADER again once the leader has recorded the voters of this epoch, if the learner
@@ -433,5 +433,5 @@ impl Learner {
 
 /// Has the leader recorded the voters of this epoch?
 fn keeps_voters(leader: &Replica, cx: &Cx<'_>) -> bool {
-    leader.voters_before(cx.config) == *cx.config.voters()
+    leader.voters_before(cx.config.id(), cx.voters) == *cx.voters
 }

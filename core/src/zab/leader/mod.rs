@@ -24,8 +24,8 @@ use crate::cx::Cx;
 use crate::identity::Seed;
 use crate::ids::{Epoch, Instant, LinkId, ServerId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
+use crate::membership::{HistoryInfo, HistoryStatus};
 use crate::peer::{FromLearner, LinkCloseReason, PeerMisbehaved, StepDownReason};
-use crate::quorum::{HistoryInfo, HistoryStatus};
 use crate::replica::Replica;
 use crate::store::Entry;
 use crate::timer::Timer;
@@ -99,7 +99,7 @@ impl Leader {
         let mut leader = Leader {
             phase: Phase::Gathering,
             seed,
-            history: replica.history_info(cx.config),
+            history: replica.history_info(cx.config.id(), cx.voters),
             learners: BTreeMap::new(),
             far_ahead: BTreeSet::new(),
             round: 0,
@@ -375,7 +375,7 @@ impl Leader {
             unreachable!("service begins after synchronization")
         };
         assert!(own, "service begins in epoch {epoch} before this server has entered it");
-        let established = replica.is_established_under(cx.config.voters());
+        let established = replica.is_established_under(cx.voters);
         assert!(established, "the voters of epoch {epoch} are not durable");
         debug_assert!(self.has_quorum(Learner::is_ready, cx), "no quorum is ready: {self:?}");
         cx.mark(Mark::BroadcastBegun);
@@ -392,9 +392,7 @@ impl Leader {
         let silence = self.learners.values().map(|learner| learner.deadline(cx)).min();
         let (establishment, ping) = match self.phase {
             // A single voter has no server to ping.
-            Phase::Broadcast { .. } => {
-                (None, (!cx.config.voters().alone()).then_some(self.next_ping))
-            }
+            Phase::Broadcast { .. } => (None, (!cx.voters.alone()).then_some(self.next_ping)),
             Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => {
                 (Some(self.begin_by), None)
             }
@@ -489,7 +487,7 @@ impl Leader {
 
     /// Are this server and the learners for which `counts` holds a quorum?
     fn has_quorum(&self, counts: impl Fn(&Learner) -> bool, cx: &Cx<'_>) -> bool {
-        cx.config.voters().is_quorum(|id| {
+        cx.voters.is_quorum(|id| {
             id == cx.config.id() || self.learners.values().any(|l| l.server == id && counts(l))
         })
     }

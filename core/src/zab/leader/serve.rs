@@ -277,7 +277,7 @@ impl Leader {
                 let answered = self.answered.get(&id).copied().unwrap_or_default();
                 if id == own { self.round } else { answered }
             };
-            let confirmed = cx.config.voters().quorum_watermark(answered);
+            let confirmed = cx.voters.quorum_watermark(answered);
             let round = self.round;
             assert!(confirmed <= round, "ping {confirmed} is answered, and {round} the last");
             let Some(broadcast) = self.broadcast() else {

@@ -290,7 +290,7 @@ impl Proposer {
         let acked = self.acked.entry(from).or_default();
         let before = std::mem::replace(acked, zxid.max(*acked));
         assert!(from != own || before <= zxid, "the own log is durable to {before}, not {zxid}");
-        let voters = cx.config.voters();
+        let voters = cx.voters;
         let acked = |id| self.acked.get(&id).copied().unwrap_or_default();
         let committed = voters.quorum_watermark(acked);
         let has = |id| acked(id) >= committed;
@@ -311,9 +311,9 @@ impl Proposer {
         cx: &mut Cx<'_>,
     ) {
         let has = |id: &ServerId| self.acked.get(id).is_some_and(|acked| *acked >= committed);
-        let count = cx.config.voters().ids().filter(has).count();
+        let count = cx.voters.ids().filter(has).count();
         let counts = before < committed && committed <= zxid;
-        if counts && count == cx.config.voters().quorum_size() {
+        if counts && count == cx.voters.quorum_size() {
             cx.mark(Mark::CommitExact);
             if from == cx.config.id() {
                 cx.mark(Mark::CommitLeaderLast);

@@ -6,7 +6,7 @@ use super::*;
 use crate::auth::AuthOptions;
 use crate::config::TreeOptions;
 use crate::ids::ServerId;
-use crate::quorum::Voters;
+use crate::membership::Voters;
 use crate::rng::Rng;
 use crate::tree::NewNode;
 
