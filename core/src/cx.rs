@@ -53,7 +53,7 @@ impl Cx<'_> {
         self.out.clients.push((conn, command));
     }
 
-    pub(crate) fn tell(&mut self, link: LinkId, message: impl Into<PeerMessage>) {
+    pub(crate) fn send_peer(&mut self, link: LinkId, message: impl Into<PeerMessage>) {
         self.out.peers.push(PeerCommand::Send(link, message.into()));
     }
 }

@@ -195,29 +195,29 @@ impl Server {
             self.front.close_waiting(serves, &mut self.replica, cx);
         }
         if self.timers.due(Timer::ContainerCheck, now) {
-            self.clean(cx);
+            self.check_containers(cx);
         }
         if self.timers.due(Timer::Work, now) && self.has_work() {
-            self.go_on(cx);
+            self.continue_work(cx);
         }
     }
 
     /// While clients are not read, the leader deletes no containers either (DATA-22).
-    fn clean(&mut self, cx: &mut Cx<'_>) {
+    fn check_containers(&mut self, cx: &mut Cx<'_>) {
         let busy = self.pressure() == Pressure::PauseClients;
         let Role::Leading(leader) = &mut self.role else {
             return;
         };
-        match leader.broadcast() {
-            Some(broadcast) if busy => broadcast.pause_cleaning(cx),
-            Some(_) | None => leader.clean(&mut self.replica, cx),
+        match leader.proposer() {
+            Some(proposer) if busy => proposer.pause_containers(cx),
+            Some(_) | None => leader.check_containers(&mut self.replica, cx),
         }
     }
 
     /// Acts on the result of a leader's event handler.
     fn apply_leader_effect(&mut self, effect: LeaderEffect, cx: &mut Cx<'_>) {
         match effect {
-            LeaderEffect::GoOn => {}
+            LeaderEffect::None => {}
             LeaderEffect::Commit(zxid) => self.commit(zxid, cx),
             LeaderEffect::Establish => self.activate(cx),
             LeaderEffect::Synced(waiters) => {
@@ -355,12 +355,12 @@ impl Server {
                 for (timer, deadline) in leader.deadlines(cx) {
                     self.timers.set(timer, deadline);
                 }
-                let mut broadcast = leader.broadcast();
-                let cleaning = broadcast
+                let mut proposer = leader.proposer();
+                let cleaning = proposer
                     .as_mut()
-                    .and_then(|broadcast| broadcast.cleaning_deadline(&self.replica, cx));
+                    .and_then(|proposer| proposer.container_deadline(&self.replica, cx));
                 self.timers.set(Timer::ContainerCheck, cleaning);
-                let tracker = broadcast.map(|broadcast| &broadcast.tracker);
+                let tracker = proposer.map(|proposer| &proposer.tracker);
                 let expiry = tracker.filter(|_| !paused).and_then(SessionTracker::next_expiry);
                 self.timers.set(Timer::SessionExpiry, expiry);
             }

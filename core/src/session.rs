@@ -264,7 +264,7 @@ impl SessionTracker {
             tracker.track(id, timeout_ms, now);
         }
         for (id, owner) in table.owners() {
-            tracker.give(id, owner);
+            tracker.set_owner(id, owner);
         }
         tracker
     }
@@ -322,7 +322,7 @@ impl SessionTracker {
     }
 
     /// The client has connected to `owner`: only that server may write for the session (SESS-09).
-    pub(crate) fn give(&mut self, id: SessionId, owner: ServerId) {
+    pub(crate) fn set_owner(&mut self, id: SessionId, owner: ServerId) {
         if let Some(tracked) = self.sessions.get_mut(&id) {
             tracked.owner = Some(owner);
         }
@@ -330,7 +330,7 @@ impl SessionTracker {
 
     /// Whether `server` may act for the session. If its owner is unknown, `server` becomes the
     /// owner.
-    pub(crate) fn claim(&mut self, id: SessionId, server: ServerId) -> bool {
+    pub(crate) fn check_owner(&mut self, id: SessionId, server: ServerId) -> bool {
         let Some(tracked) = self.sessions.get_mut(&id) else {
             return false;
         };
@@ -362,7 +362,7 @@ impl SessionTracker {
     }
 
     /// Stops tracking a closing session, so that no touch revives it (SESS-06).
-    pub(crate) fn forget(&mut self, id: SessionId) {
+    pub(crate) fn set_closing(&mut self, id: SessionId) {
         if let Some(tracked) = self.sessions.remove(&id) {
             self.leave_bucket(tracked.expires, id);
         }
@@ -464,13 +464,13 @@ mod tests {
     fn session_has_one_owner() {
         let mut tracker = tracker();
         let [one, two] = [1, 2].map(ServerId);
-        assert!(tracker.claim(ID, one), "the first is believed");
-        assert!(!tracker.claim(ID, two));
-        tracker.give(ID, two);
+        assert!(tracker.check_owner(ID, one), "the first is believed");
+        assert!(!tracker.check_owner(ID, two));
+        tracker.set_owner(ID, two);
         tracker.track(ID, 3000, at(100));
-        assert!(tracker.claim(ID, two) && !tracker.claim(ID, one));
-        tracker.forget(ID);
-        assert!(!tracker.claim(ID, two));
+        assert!(tracker.check_owner(ID, two) && !tracker.check_owner(ID, one));
+        tracker.set_closing(ID);
+        assert!(!tracker.check_owner(ID, two));
     }
 
     /// SESS-01.

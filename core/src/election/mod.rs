@@ -1,7 +1,7 @@
 //! Leader election (Java `FastLeaderElection`): the vote of a server that looks for a leader.
 //!
 //! Owns the votes of one election and the decision when it is over. Must not send notifications or
-//! change roles: it returns a [`Reaction`] or an [`Outcome`], on which `server` acts.
+//! change roles: it returns a [`Recipients`] or an [`Outcome`], on which `server` acts.
 //!
 //! ```text
 //!       own history is durable ──► vote for it, notify all
@@ -52,16 +52,16 @@ pub(crate) struct Election {
     lost: Option<ServerId>,
     /// The vote of this server for its own history, with the status of that history; `None` until
     /// that history is durable.
-    initial: Option<Word>,
+    initial: Option<ReceivedVote>,
     /// The best vote so far. A server with [`HistoryStatus::Lost`] has none until it receives one.
     proposal: Option<Vote>,
     /// The last looking notification, in this round, of each other voter.
-    received: BTreeMap<ServerId, Word>,
+    recvset: BTreeMap<ServerId, ReceivedVote>,
     /// The last notification of each other voter that leads or follows, of any round.
-    settled: BTreeMap<ServerId, Notification>,
+    out_of_election: BTreeMap<ServerId, Notification>,
     /// Has a voter with a complete history sent a notification? Then voters with empty disks cannot
     /// decide among themselves.
-    full_heard: bool,
+    complete_received: bool,
     /// The end of the `final_wait` for a better vote; `None` while no quorum shares the proposal.
     final_deadline: Option<Instant>,
     repeat: Repeat,
@@ -80,18 +80,18 @@ pub(crate) enum Outcome {
 
 /// The servers that must get the own vote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reaction {
+pub(crate) enum Recipients {
     /// None.
-    Nothing,
+    None,
     /// All others: the vote or the round has changed.
-    TellAll,
+    All,
     /// Only the sender of the notification just processed.
-    TellSender,
+    Sender,
 }
 
 /// A vote, and the history of its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Word {
+struct ReceivedVote {
     vote: Vote,
     history: HistoryInfo,
 }
@@ -100,7 +100,7 @@ struct Word {
 #[derive(Clone, Copy, Debug, Default)]
 struct Repeat {
     /// When all others were last notified; `None` before the own vote.
-    told_at: Option<Instant>,
+    sent_at: Option<Instant>,
     /// The current pause; `None` until [`Election::take_resend`] gets the limits.
     pause: Option<Duration>,
 }
@@ -117,9 +117,9 @@ impl Election {
             lost,
             initial: None,
             proposal: None,
-            received: BTreeMap::new(),
-            settled: BTreeMap::new(),
-            full_heard: false,
+            recvset: BTreeMap::new(),
+            out_of_election: BTreeMap::new(),
+            complete_received: false,
             final_deadline: None,
             repeat: Repeat::default(),
             marks: Marks::default(),
@@ -141,7 +141,7 @@ impl Election {
             HistoryStatus::Complete | HistoryStatus::Uninitialized => own,
             HistoryStatus::Lost => Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: self.own },
         };
-        self.initial = Some(Word { vote, history });
+        self.initial = Some(ReceivedVote { vote, history });
         self.propose(self.best_known(), now);
     }
 
@@ -185,33 +185,38 @@ impl Election {
         if id == self.own {
             return self.initial.map(|own| own.history.history_status);
         }
-        let looking = self.received.get(&id).map(|word| word.history.history_status);
-        looking.or(self.settled.get(&id).map(|said| said.history.history_status))
+        let looking = self.recvset.get(&id).map(|received| received.history.history_status);
+        looking.or(self
+            .out_of_election
+            .get(&id)
+            .map(|notification| notification.history.history_status))
     }
 
     /// Processes a notification of another server.
-    pub(crate) fn hear(
+    pub(crate) fn receive(
         &mut self,
         from: ServerId,
-        said: &Notification,
+        notification: &Notification,
         voters: &Voters,
         now: Instant,
-    ) -> Reaction {
+    ) -> Recipients {
         if from == self.own {
-            return Reaction::Nothing;
+            return Recipients::None;
         }
         if !voters.contains(from) {
-            return self.hear_non_voter(said);
+            return self.on_non_voter(notification);
         }
-        self.full_heard |= said.history.history_status == HistoryStatus::Complete;
-        let word = Word { vote: said.vote, history: said.history };
-        let reaction = match said.server_state {
-            ServerState::Looking => self.hear_looking(from, word, said.round, voters, now),
+        self.complete_received |= notification.history.history_status == HistoryStatus::Complete;
+        let received = ReceivedVote { vote: notification.vote, history: notification.history };
+        let recipients = match notification.server_state {
+            ServerState::Looking => {
+                self.on_looking(from, received, notification.round, voters, now)
+            }
             ServerState::Following | ServerState::Leading => {
-                self.hear_settled(from, said, voters, now)
+                self.on_out_of_election(from, notification, voters, now)
             }
         };
-        if self.has_voted() { reaction } else { Reaction::Nothing }
+        if self.has_voted() { recipients } else { Recipients::None }
     }
 
     /// Is the election over? Then round and proposal are those of the leader.
@@ -222,10 +227,10 @@ impl Election {
         now: Instant,
     ) -> Option<Outcome> {
         self.initial?;
-        if let Some((leader, said)) = self.established(voters) {
+        if let Some((leader, notification)) = self.established(voters) {
             self.marks.hit(Mark::ElectionEstablished);
-            self.round = said.round;
-            self.proposal = Some(said.vote);
+            self.round = notification.round;
+            self.proposal = Some(notification.vote);
             return Some(Outcome::Follow(leader));
         }
         let proposal = self.proposal?;
@@ -252,15 +257,15 @@ impl Election {
     /// Must all others be notified again? If so, the next pause begins. Pauses double from
     /// `notify_min` up to `notify_max`, until the next new proposal.
     pub(crate) fn take_resend(&mut self, limits: &Limits, now: Instant) -> bool {
-        let Some(told_at) = self.repeat.told_at else {
+        let Some(sent_at) = self.repeat.sent_at else {
             return false;
         };
         let pause = *self.repeat.pause.get_or_insert(limits.notify_min);
-        if now < told_at.after(pause) {
+        if now < sent_at.after(pause) {
             return false;
         }
         let longer = pause.saturating_mul(2).min(limits.notify_max);
-        self.repeat = Repeat { told_at: Some(now), pause: Some(longer) };
+        self.repeat = Repeat { sent_at: Some(now), pause: Some(longer) };
         if longer == pause {
             self.marks.hit(Mark::ElectionRepeatCapped);
             if self.waits_for_hearsay() && self.raise(self.round.saturating_add(1)) {
@@ -276,58 +281,58 @@ impl Election {
     /// candidate itself that its history ends earlier, and never shares the vote.
     fn waits_for_hearsay(&self) -> bool {
         self.proposal.is_some_and(|Vote { candidate, .. }| {
-            let settled = self.settled.get(&candidate);
+            let settled = self.out_of_election.get(&candidate);
             candidate != self.own
-                && !self.received.contains_key(&candidate)
-                && settled.is_none_or(|said| said.round < self.round)
+                && !self.recvset.contains_key(&candidate)
+                && settled.is_none_or(|notification| notification.round < self.round)
         })
     }
 
     /// When [`outcome`](Self::outcome) and [`take_resend`](Self::take_resend) must be called again.
     /// Before their first call that is at once, because only they get the limits.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let repeat = self.repeat.told_at.map(|at| at.after(self.repeat.pause.unwrap_or_default()));
+        let repeat = self.repeat.sent_at.map(|at| at.after(self.repeat.pause.unwrap_or_default()));
         [self.final_deadline, repeat].into_iter().flatten().min()
     }
 
     /// A non-voter sends notifications to learn the outcome. It is answered, but its vote is never
     /// counted (FLE-09).
-    fn hear_non_voter(&self, said: &Notification) -> Reaction {
+    fn on_non_voter(&self, notification: &Notification) -> Recipients {
         let Some(ours) = self.notification(0) else {
-            return Reaction::Nothing;
+            return Recipients::None;
         };
-        let older = said.round < ours.round;
-        let worse = said.round == ours.round && said.vote < ours.vote;
-        if said.server_state == ServerState::Looking && (older || worse) {
-            Reaction::TellSender
+        let older = notification.round < ours.round;
+        let worse = notification.round == ours.round && notification.vote < ours.vote;
+        if notification.server_state == ServerState::Looking && (older || worse) {
+            Recipients::Sender
         } else {
-            Reaction::Nothing
+            Recipients::None
         }
     }
 
     /// A notification of a voter that looks for a leader (FLE-04).
-    fn hear_looking(
+    fn on_looking(
         &mut self,
         from: ServerId,
-        word: Word,
+        received: ReceivedVote,
         round: u64,
         voters: &Voters,
         now: Instant,
-    ) -> Reaction {
-        self.settled.remove(&from);
+    ) -> Recipients {
+        self.out_of_election.remove(&from);
         if self.lost == Some(from) {
             self.lost = None;
         }
         if round < self.round {
             self.marks.hit(Mark::ElectionRoundOld);
-            return Reaction::TellSender;
+            return Recipients::Sender;
         }
         let raised = self.raise(round);
-        if !voters.contains(word.vote.candidate) {
+        if !voters.contains(received.vote.candidate) {
             // The sender's configuration differs: its candidate is no voter here.
-            return if raised { self.begin_anew(now) } else { Reaction::Nothing };
+            return if raised { self.begin_anew(now) } else { Recipients::None };
         }
-        let before = self.received.insert(from, word);
+        let before = self.recvset.insert(from, received);
         if raised {
             return self.begin_anew(now);
         }
@@ -335,53 +340,50 @@ impl Election {
             self.marks.hit(Mark::ElectionNotCredible);
             return self.begin_anew(now);
         }
-        if self.adopt(word.vote, now) {
-            return Reaction::TellAll;
+        if self.adopt(received.vote, now) {
+            return Recipients::All;
         }
         // A sender whose votes still improve receives notifications, so ours will arrive. A sender
         // that repeats a worse vote has not received ours.
-        let repeats = before.is_none_or(|before| word.vote <= before.vote);
-        let worse = self.notification(0).is_some_and(|ours| word.vote < ours.vote);
-        if before.is_none() || (worse && repeats) {
-            Reaction::TellSender
-        } else {
-            Reaction::Nothing
-        }
+        let repeats = before.is_none_or(|before| received.vote <= before.vote);
+        let worse = self.notification(0).is_some_and(|ours| received.vote < ours.vote);
+        if before.is_none() || (worse && repeats) { Recipients::Sender } else { Recipients::None }
     }
 
     /// A notification of a voter that leads or follows (FLE-07). A leading one also counts as a
     /// vote: otherwise a leader that lost its followers before it was established would wait in
     /// vain for servers that return in a lower round.
-    fn hear_settled(
+    fn on_out_of_election(
         &mut self,
         from: ServerId,
-        said: &Notification,
+        notification: &Notification,
         voters: &Voters,
         now: Instant,
-    ) -> Reaction {
-        self.received.remove(&from);
-        let leader = said.vote.candidate;
+    ) -> Recipients {
+        self.recvset.remove(&from);
+        let leader = notification.vote.candidate;
         if !voters.contains(leader) {
-            self.settled.remove(&from);
-            return Reaction::Nothing;
+            self.out_of_election.remove(&from);
+            return Recipients::None;
         }
-        self.settled.insert(from, *said);
-        let leads =
-            said.server_state == ServerState::Leading && leader == from && said.round >= self.round;
+        self.out_of_election.insert(from, *notification);
+        let leads = notification.server_state == ServerState::Leading
+            && leader == from
+            && notification.round >= self.round;
         if !leads {
-            return Reaction::Nothing;
+            return Recipients::None;
         }
-        let raised = self.raise(said.round);
+        let raised = self.raise(notification.round);
         if raised {
             self.begin_anew(now);
         }
         // A leader's zxid rises while it leads. Its vote is adopted once: if each rise were
         // adopted, servers would notify each other for ever.
         let other = self.proposal.is_none_or(|proposal| proposal.candidate != leader);
-        if (other && self.adopt(said.vote, now)) || raised {
-            Reaction::TellAll
+        if (other && self.adopt(notification.vote, now)) || raised {
+            Recipients::All
         } else {
-            Reaction::Nothing
+            Recipients::None
         }
     }
 
@@ -392,17 +394,17 @@ impl Election {
         if higher {
             self.marks.hit(Mark::ElectionRoundRaised);
             self.round = round;
-            self.received.clear();
+            self.recvset.clear();
         }
         higher
     }
 
     /// Votes anew for the best known vote.
-    fn begin_anew(&mut self, now: Instant) -> Reaction {
+    fn begin_anew(&mut self, now: Instant) -> Recipients {
         if self.has_voted() {
             self.propose(self.best_known(), now);
         }
-        Reaction::TellAll
+        Recipients::All
     }
 
     /// Adopts a vote that is better than the own one.
@@ -427,13 +429,13 @@ impl Election {
     fn propose(&mut self, proposal: Option<Vote>, now: Instant) {
         self.proposal = proposal;
         self.final_deadline = None;
-        self.repeat = Repeat { told_at: Some(now), pause: None };
+        self.repeat = Repeat { sent_at: Some(now), pause: None };
     }
 
     /// The best credible vote of this round, the own one included.
     fn best_known(&self) -> Option<Vote> {
-        let words = self.initial.iter().chain(self.received.values());
-        words.map(|word| word.vote).filter(|vote| self.is_credible(*vote)).max()
+        let votes = self.initial.iter().chain(self.recvset.values());
+        votes.map(|received| received.vote).filter(|vote| self.is_credible(*vote)).max()
     }
 
     /// May the candidate have this history? What the candidate says of itself overrides what others
@@ -445,8 +447,10 @@ impl Election {
                 own.history.history_status != HistoryStatus::Lost && own.vote == vote
             });
         }
-        match self.received.get(&vote.candidate) {
-            Some(word) => word.history.history_status != HistoryStatus::Lost && word.vote >= vote,
+        match self.recvset.get(&vote.candidate) {
+            Some(received) => {
+                received.history.history_status != HistoryStatus::Lost && received.vote >= vote
+            }
             None => true,
         }
     }
@@ -458,11 +462,14 @@ impl Election {
             if id == self.own {
                 return self.initial.map(|own| own.history);
             }
-            let looking = self.received.get(&id).filter(|word| word.vote == proposal);
-            let settled = self.settled.get(&id).filter(|said| {
-                said.round == self.round && said.vote.candidate == proposal.candidate
+            let looking = self.recvset.get(&id).filter(|received| received.vote == proposal);
+            let settled = self.out_of_election.get(&id).filter(|notification| {
+                notification.round == self.round
+                    && notification.vote.candidate == proposal.candidate
             });
-            looking.map(|word| word.history).or(settled.map(|said| said.history))
+            looking
+                .map(|received| received.history)
+                .or(settled.map(|notification| notification.history))
         };
         voters.ids().filter_map(|id| Some((id, history_of(id)?))).collect()
     }
@@ -477,7 +484,7 @@ impl Election {
     ) -> bool {
         let full =
             sharing.values().any(|history| history.history_status == HistoryStatus::Complete);
-        (full || !self.full_heard) && voters.may_decide(sharing, proposal.zxid == Zxid::ZERO)
+        (full || !self.complete_received) && voters.may_decide(sharing, proposal.zxid == Zxid::ZERO)
     }
 
     /// The leader that a quorum, itself included, names in its last notifications, and the leader's
@@ -486,12 +493,16 @@ impl Election {
     /// another round and epoch than they have. The leader found is never this server: servers that
     /// still follow its earlier epoch will notice that it looks.
     fn established(&self, voters: &Voters) -> Option<(ServerId, Notification)> {
-        self.settled.iter().map(|(id, said)| (*id, *said)).find(|(leader, said)| {
-            said.server_state == ServerState::Leading
-                && said.vote.candidate == *leader
-                && voters.is_quorum(|id| {
-                    self.settled.get(&id).is_some_and(|other| other.vote.candidate == *leader)
-                })
-        })
+        self.out_of_election.iter().map(|(id, notification)| (*id, *notification)).find(
+            |(leader, notification)| {
+                notification.server_state == ServerState::Leading
+                    && notification.vote.candidate == *leader
+                    && voters.is_quorum(|id| {
+                        self.out_of_election
+                            .get(&id)
+                            .is_some_and(|other| other.vote.candidate == *leader)
+                    })
+            },
+        )
     }
 }

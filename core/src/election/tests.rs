@@ -66,8 +66,8 @@ impl Case {
         Case { looking, voters: voters(of) }
     }
 
-    fn hear(&mut self, from: u64, said: Notification) -> Reaction {
-        self.looking.hear(id(from), &said, &self.voters, ms(0))
+    fn receive(&mut self, from: u64, notification: Notification) -> Recipients {
+        self.looking.receive(id(from), &notification, &self.voters, ms(0))
     }
 
     fn outcome(&mut self, at: u64) -> Option<Outcome> {
@@ -81,9 +81,9 @@ fn server_sends_nothing_before_its_vote_but_keeps_received_votes() {
     let mut looking = Election::new(id(1), 0, None);
     let voters = voters(3);
     assert_eq!((looking.has_voted(), looking.notification(0)), (false, None));
-    let reaction = looking.hear(id(3), &looks(4, vote(2, 9, 3)), &voters, ms(0));
-    assert_eq!((reaction, looking.round()), (Reaction::Nothing, 4));
-    looking.hear(id(2), &looks(4, vote(2, 9, 3)), &voters, ms(0));
+    let recipients = looking.receive(id(3), &looks(4, vote(2, 9, 3)), &voters, ms(0));
+    assert_eq!((recipients, looking.round()), (Recipients::None, 4));
+    looking.receive(id(2), &looks(4, vote(2, 9, 3)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(9_000)), None);
     assert_eq!((looking.next_deadline(), looking.take_resend(&limits(), ms(0))), (None, false));
     looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
@@ -94,21 +94,21 @@ fn server_sends_nothing_before_its_vote_but_keeps_received_votes() {
 /// FLE-04.
 #[test]
 fn notification_sets_round_and_proposal_and_reaction() {
-    use Reaction::{Nothing, TellAll, TellSender};
+    use Recipients::{All, None, Sender};
     let own = vote(1, 5, 2);
-    for (heard, reaction, round, proposal) in [
-        (looks(5, vote(1, 6, 1)), TellAll, 5, vote(1, 6, 1)),
-        (looks(5, vote(2, 0, 1)), TellAll, 5, vote(2, 0, 1)),
-        (looks(5, vote(1, 5, 3)), TellAll, 5, vote(1, 5, 3)),
-        (looks(5, vote(1, 5, 1)), TellSender, 5, own),
-        (looks(5, own), TellSender, 5, own),
-        (looks(4, vote(9, 9, 3)), TellSender, 5, own),
-        (looks(6, vote(1, 4, 3)), TellAll, 6, own),
-        (looks(6, vote(1, 6, 3)), TellAll, 6, vote(1, 6, 3)),
-        (looks(5, vote(9, 9, 7)), Nothing, 5, own),
+    for (received, recipients, round, proposal) in [
+        (looks(5, vote(1, 6, 1)), All, 5, vote(1, 6, 1)),
+        (looks(5, vote(2, 0, 1)), All, 5, vote(2, 0, 1)),
+        (looks(5, vote(1, 5, 3)), All, 5, vote(1, 5, 3)),
+        (looks(5, vote(1, 5, 1)), Sender, 5, own),
+        (looks(5, own), Sender, 5, own),
+        (looks(4, vote(9, 9, 3)), Sender, 5, own),
+        (looks(6, vote(1, 4, 3)), All, 6, own),
+        (looks(6, vote(1, 6, 3)), All, 6, vote(1, 6, 3)),
+        (looks(5, vote(9, 9, 7)), None, 5, own),
     ] {
         let mut case = Case::new(own, HistoryStatus::Complete, 3);
-        assert_eq!(case.hear(1, heard), reaction, "{heard}");
+        assert_eq!(case.receive(1, received), recipients, "{received}");
         assert_eq!((case.looking.round(), case.looking.proposal()), (round, Some(proposal)));
     }
 }
@@ -117,14 +117,10 @@ fn notification_sets_round_and_proposal_and_reaction() {
 #[test]
 fn higher_round_discards_votes_of_the_old_round() {
     let mut case = Case::new(vote(1, 5, 1), HistoryStatus::Complete, 3);
-    case.hear(2, looks(5, vote(1, 7, 2)));
-    assert_eq!(case.hear(3, looks(6, vote(1, 3, 3))), Reaction::TellAll);
+    case.receive(2, looks(5, vote(1, 7, 2)));
+    assert_eq!(case.receive(3, looks(6, vote(1, 3, 3))), Recipients::All);
     assert_eq!(case.looking.proposal(), Some(vote(1, 5, 1)), "against the own history");
-    assert_eq!(
-        case.outcome(9_000),
-        None,
-        "nobody has said anything in this round but a worse vote"
-    );
+    assert_eq!(case.outcome(9_000), None, "only a worse vote was received in this round");
 }
 
 /// FLE-04.
@@ -141,21 +137,21 @@ fn repeated_equal_votes_are_not_answered() {
         messages += to_one.len() + to_two.len();
         assert!(messages < 10, "an echo");
         let (for_one, for_two) = (std::mem::take(&mut to_one), std::mem::take(&mut to_two));
-        for said in for_one {
-            if one.hear(2, said) != Reaction::Nothing {
+        for notification in for_one {
+            if one.receive(2, notification) != Recipients::None {
                 to_two.extend(one.looking.notification(0));
             }
         }
-        for said in for_two {
-            if two.hear(1, said) != Reaction::Nothing {
+        for notification in for_two {
+            if two.receive(1, notification) != Recipients::None {
                 to_one.extend(two.looking.notification(0));
             }
         }
     }
     let agreed = looks(5, vote(1, 5, 2));
     assert_eq!(one.looking.notification(0), Some(agreed));
-    assert_eq!(one.hear(2, agreed), Reaction::Nothing);
-    assert_eq!(two.hear(1, agreed), Reaction::Nothing);
+    assert_eq!(one.receive(2, agreed), Recipients::None);
+    assert_eq!(two.receive(1, agreed), Recipients::None);
 }
 
 /// FLE-05.
@@ -164,7 +160,7 @@ fn election_ends_at_once_if_all_agree_else_after_final_wait() {
     let best = vote(1, 7, 3);
     let mut case = Case::new(vote(1, 5, 1), HistoryStatus::Complete, 3);
     assert_eq!(case.outcome(0), None);
-    case.hear(3, looks(5, best));
+    case.receive(3, looks(5, best));
     assert_eq!(case.outcome(10), None, "server 2 may know better");
     assert_eq!(case.looking.next_deadline(), Some(ms(0)), "the repeat is not armed");
     assert!(!case.looking.take_resend(&limits(), ms(10)));
@@ -173,9 +169,9 @@ fn election_ends_at_once_if_all_agree_else_after_final_wait() {
     assert_eq!(case.outcome(30), Some(Outcome::Follow(id(3))));
 
     let mut case = Case::new(best, HistoryStatus::Complete, 3);
-    case.hear(1, looks(5, best));
+    case.receive(1, looks(5, best));
     assert_eq!(case.outcome(0), None);
-    case.hear(2, looks(5, best));
+    case.receive(2, looks(5, best));
     assert_eq!(case.outcome(0), Some(Outcome::Lead));
     assert_eq!(Case::new(best, HistoryStatus::Complete, 3).outcome(9_000), None);
 
@@ -188,13 +184,13 @@ fn election_ends_at_once_if_all_agree_else_after_final_wait() {
 #[test]
 fn better_vote_restarts_the_final_wait() {
     let mut case = Case::new(vote(1, 5, 1), HistoryStatus::Complete, 5);
-    for (from, said) in [(2, vote(1, 5, 3)), (3, vote(1, 5, 3))] {
-        case.hear(from, looks(5, said));
+    for (from, notification) in [(2, vote(1, 5, 3)), (3, vote(1, 5, 3))] {
+        case.receive(from, looks(5, notification));
     }
     assert_eq!(case.outcome(0), None);
-    assert_eq!(case.hear(4, looks(5, vote(1, 6, 4))), Reaction::TellAll);
+    assert_eq!(case.receive(4, looks(5, vote(1, 6, 4))), Recipients::All);
     assert_eq!(case.outcome(20), None, "it is no longer what a quorum shares");
-    case.hear(2, looks(5, vote(1, 6, 4)));
+    case.receive(2, looks(5, vote(1, 6, 4)));
     assert_eq!(case.outcome(25), None);
     assert_eq!(case.outcome(45), Some(Outcome::Follow(id(4))));
 }
@@ -204,21 +200,21 @@ fn election_does_not_wait_for_the_lost_leader() {
     let voters = voters(3);
     let mut looking = Election::new(id(1), 4, Some(id(3)));
     looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
-    looking.hear(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
+    looking.receive(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), Some(Outcome::Follow(id(2))));
 
     // The lost leader is back and looks for a leader itself: it counts as alive.
     let mut looking = Election::new(id(1), 4, Some(id(3)));
     looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
-    looking.hear(id(3), &looks(1, vote(1, 5, 3)), &voters, ms(0));
-    looking.hear(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
+    looking.receive(id(3), &looks(1, vote(1, 5, 3)), &voters, ms(0));
+    looking.receive(id(2), &looks(5, vote(1, 5, 2)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
 
     // The other server votes for the lost leader, which has not confirmed that it looks: no reason
     // to end the election at once.
     let mut looking = Election::new(id(1), 4, Some(id(3)));
     looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
-    looking.hear(id(2), &looks(5, vote(1, 9, 3)), &voters, ms(0));
+    looking.receive(id(2), &looks(5, vote(1, 9, 3)), &voters, ms(0));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
     assert_eq!(looking.outcome(&voters, &limits(), ms(20)), Some(Outcome::Follow(id(3))));
 }
@@ -235,7 +231,7 @@ fn resend_pause_doubles_until_the_vote_changes() {
         }
     }
     assert_eq!(at, [100, 300, 700, 1_500, 2_500]);
-    case.looking.hear(id(2), &looks(5, vote(1, 6, 2)), &case.voters, ms(2_600));
+    case.looking.receive(id(2), &looks(5, vote(1, 6, 2)), &case.voters, ms(2_600));
     assert!(!case.looking.take_resend(&limits(), ms(2_699)));
     assert!(case.looking.take_resend(&limits(), ms(2_700)));
 }
@@ -244,7 +240,7 @@ fn resend_pause_doubles_until_the_vote_changes() {
 #[test]
 fn joining_needs_a_quorum_and_a_notification_of_the_leader() {
     let (leader, other) = (vote(1, 5, 4), vote(2, 1, 3));
-    for (heard, joins) in [
+    for (received, joins) in [
         (&[(4, leads(9, leader)), (2, follows(9, leader)), (3, follows(8, leader))][..], true),
         (&[(4, leads(2, leader)), (2, follows(2, leader)), (3, follows(2, leader))], true),
         (&[(2, follows(9, leader)), (3, follows(9, leader)), (5, follows(9, leader))], false),
@@ -264,15 +260,15 @@ fn joining_needs_a_quorum_and_a_notification_of_the_leader() {
         (&[(4, leads(2, leader)), (2, follows(2, leader)), (7, follows(2, leader))], false),
     ] {
         let mut case = Case::new(vote(9, 9, 1), HistoryStatus::Complete, 5);
-        for (from, said) in heard {
-            case.hear(*from, *said);
+        for (from, notification) in received {
+            case.receive(*from, *notification);
         }
         let outcome = joins.then_some(Outcome::Follow(id(4)));
-        assert_eq!(case.outcome(9_000), outcome, "{heard:?}");
+        assert_eq!(case.outcome(9_000), outcome, "{received:?}");
         if joins {
             assert_eq!(
                 (case.looking.round(), case.looking.proposal()),
-                (heard[0].1.round, Some(leader))
+                (received[0].1.round, Some(leader))
             );
         }
     }
@@ -285,9 +281,12 @@ fn joining_does_not_depend_on_history_status() {
         [HistoryStatus::Complete, HistoryStatus::Uninitialized, HistoryStatus::Lost]
     {
         let mut case = Case::new(vote(0, 0, 1), history_status, 3);
-        case.hear(2, leads(7, vote(1, 5, 2)));
+        case.receive(2, leads(7, vote(1, 5, 2)));
         assert_eq!(case.outcome(0), None);
-        case.hear(3, says(ServerState::Following, 7, vote(1, 5, 2), HistoryStatus::Uninitialized));
+        case.receive(
+            3,
+            says(ServerState::Following, 7, vote(1, 5, 2), HistoryStatus::Uninitialized),
+        );
         assert_eq!(case.outcome(0), Some(Outcome::Follow(id(2))), "{history_status:?}");
     }
 }
@@ -297,12 +296,12 @@ fn joining_does_not_depend_on_history_status() {
 fn followers_of_an_earlier_round_do_not_elect_this_server() {
     let mut case = Case::new(vote(1, 5, 3), HistoryStatus::Complete, 3);
     for from in [1, 2] {
-        assert_eq!(case.hear(from, follows(4, vote(1, 4, 3))), Reaction::Nothing);
+        assert_eq!(case.receive(from, follows(4, vote(1, 4, 3))), Recipients::None);
     }
     assert_eq!(case.outcome(9_000), None);
     // Of this round, they count as votes: their senders decided before their votes arrived here.
-    case.hear(1, follows(5, vote(1, 5, 3)));
-    case.hear(2, follows(5, vote(1, 5, 3)));
+    case.receive(1, follows(5, vote(1, 5, 3)));
+    case.receive(2, follows(5, vote(1, 5, 3)));
     assert_eq!(case.outcome(9_000), Some(Outcome::Lead));
 }
 
@@ -313,16 +312,16 @@ fn leader_without_followers_is_found_from_a_lower_round() {
     let voters = voters(3);
     looking.vote(vote(1, 5, 3), history(HistoryStatus::Complete), ms(0));
     let alone = leads(8, vote(2, 1, 2));
-    assert_eq!(looking.hear(id(2), &alone, &voters, ms(0)), Reaction::TellAll);
+    assert_eq!(looking.receive(id(2), &alone, &voters, ms(0)), Recipients::All);
     assert_eq!(looking.notification(0), Some(looks(8, vote(2, 1, 2))));
     assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None);
     // A leader's zxid rises while it leads: that is not a new vote.
     let later = leads(8, vote(2, 2, 2));
-    assert_eq!(looking.hear(id(2), &later, &voters, ms(0)), Reaction::Nothing);
+    assert_eq!(looking.receive(id(2), &later, &voters, ms(0)), Recipients::None);
     assert_eq!(looking.outcome(&voters, &limits(), ms(20)), Some(Outcome::Follow(id(2))));
 
     let mut better = Case::new(vote(3, 1, 1), HistoryStatus::Complete, 3);
-    assert_eq!(better.hear(2, alone), Reaction::TellAll, "a higher round");
+    assert_eq!(better.receive(2, alone), Recipients::All, "a higher round");
     assert_eq!(better.looking.notification(0), Some(looks(8, vote(3, 1, 1))), "not a better vote");
     assert_eq!(better.outcome(9_000), None);
 }
@@ -331,16 +330,16 @@ fn leader_without_followers_is_found_from_a_lower_round() {
 #[test]
 fn non_voters_are_answered_but_not_counted() {
     let own = vote(1, 5, 3);
-    for (said, reaction) in [
-        (looks(1, vote(9, 9, 8)), Reaction::TellSender),
-        (looks(5, vote(1, 5, 2)), Reaction::TellSender),
-        (looks(5, own), Reaction::Nothing),
-        (looks(5, vote(9, 9, 8)), Reaction::Nothing),
-        (looks(6, own), Reaction::Nothing),
-        (follows(5, own), Reaction::Nothing),
+    for (notification, recipients) in [
+        (looks(1, vote(9, 9, 8)), Recipients::Sender),
+        (looks(5, vote(1, 5, 2)), Recipients::Sender),
+        (looks(5, own), Recipients::None),
+        (looks(5, vote(9, 9, 8)), Recipients::None),
+        (looks(6, own), Recipients::None),
+        (follows(5, own), Recipients::None),
     ] {
         let mut case = Case::new(own, HistoryStatus::Complete, 3);
-        assert_eq!(case.hear(8, said), reaction, "{said}");
+        assert_eq!(case.receive(8, notification), recipients, "{notification}");
         assert_eq!((case.looking.round(), case.looking.proposal()), (5, Some(own)));
         assert_eq!(case.outcome(9_000), None);
     }
@@ -350,7 +349,7 @@ fn non_voters_are_answered_but_not_counted() {
 fn uninitialized_voters_decide_only_among_themselves() {
     use HistoryStatus::{Complete, Lost, Uninitialized};
     let empty = vote(0, 0, 3);
-    for (own, history_status, heard, over) in [
+    for (own, history_status, received, over) in [
         // All disks are empty.
         (vote(0, 0, 1), Uninitialized, &[(3, Uninitialized, empty)][..], true),
         // Server 1 has begun an epoch before, and logged nothing: all voters are needed.
@@ -384,11 +383,11 @@ fn uninitialized_voters_decide_only_among_themselves() {
         (vote(0, 0, 1), Uninitialized, &[(2, Lost, vote(0, 0, 2))], false),
     ] {
         let mut case = Case::new(own, history_status, 3);
-        for (from, history_status, vote) in heard {
-            case.hear(*from, says(ServerState::Looking, 5, *vote, *history_status));
+        for (from, history_status, vote) in received {
+            case.receive(*from, says(ServerState::Looking, 5, *vote, *history_status));
         }
         case.outcome(0);
-        assert_eq!(case.outcome(9_000).is_some(), over, "{own} {history_status:?} {heard:?}");
+        assert_eq!(case.outcome(9_000).is_some(), over, "{own} {history_status:?} {received:?}");
     }
 }
 
@@ -400,18 +399,18 @@ fn server_with_lost_history_asks_and_never_leads() {
     assert_eq!(case.looking.notification(0), Some(asks));
     assert_eq!(case.outcome(9_000), None);
     assert_eq!(
-        case.hear(1, looks(5, vote(3, 9, 3))),
-        Reaction::TellSender,
+        case.receive(1, looks(5, vote(3, 9, 3))),
+        Recipients::Sender,
         "it would have me lead"
     );
     assert_eq!(case.looking.proposal(), None);
-    assert_eq!(case.hear(2, looks(5, vote(1, 4, 2))), Reaction::TellAll);
+    assert_eq!(case.receive(2, looks(5, vote(1, 4, 2))), Recipients::All);
     assert_eq!(case.outcome(9_000), None, "its own voice does not count");
-    case.hear(1, looks(5, vote(1, 4, 2)));
+    case.receive(1, looks(5, vote(1, 4, 2)));
     assert_eq!(case.outcome(9_000), Some(Outcome::Follow(id(2))));
 
     let mut other = Case::new(vote(0, 0, 1), HistoryStatus::Uninitialized, 3);
-    assert_eq!(other.hear(3, asks), Reaction::TellSender);
+    assert_eq!(other.receive(3, asks), Recipients::Sender);
     assert_eq!(other.looking.proposal(), Some(vote(0, 0, 1)), "although 3 is more than 1");
 }
 
@@ -425,18 +424,18 @@ fn candidate_with_less_history_than_reported_loses_votes() {
         (full, HistoryStatus::Complete, full),
     ] {
         let mut case = Case::new(vote(1, 4, 1), HistoryStatus::Complete, 3);
-        case.hear(2, looks(5, vote(1, 5, 2)));
-        case.hear(3, looks(5, full));
+        case.receive(2, looks(5, vote(1, 5, 2)));
+        case.receive(3, looks(5, full));
         assert_eq!(case.looking.proposal(), Some(full));
-        case.hear(3, says(ServerState::Looking, 5, now_says, history_status));
+        case.receive(3, says(ServerState::Looking, 5, now_says, history_status));
         assert_eq!(case.looking.proposal(), Some(proposal));
         // Other voters' old votes do not bring the rejected vote back.
-        case.hear(2, looks(5, full));
+        case.receive(2, looks(5, full));
         assert_eq!(case.looking.proposal(), Some(proposal));
     }
     // The wiped server itself rejects others' votes for its former history.
     let mut wiped = Case::new(vote(0, 0, 3), HistoryStatus::Uninitialized, 3);
-    assert_eq!(wiped.hear(1, looks(5, full)), Reaction::TellSender);
+    assert_eq!(wiped.receive(1, looks(5, full)), Recipients::Sender);
     assert_eq!(wiped.looking.proposal(), Some(vote(0, 0, 3)));
 }
 
@@ -453,13 +452,13 @@ fn vote_for_an_absent_candidate_starts_a_new_round() {
     };
     let (mine, theirs) = (vote(2, 9, 1), vote(2, 9, 5));
     let mut case = Case::new(mine, HistoryStatus::Complete, 5);
-    assert_eq!(case.hear(2, looks(5, theirs)), Reaction::TellAll);
+    assert_eq!(case.receive(2, looks(5, theirs)), Recipients::All);
     assert_eq!(case.looking.proposal(), Some(theirs));
     assert_eq!(resends(&mut case), (6, id(1)), "and not more than one");
 
-    let mut heard = Case::new(mine, HistoryStatus::Complete, 5);
-    heard.hear(5, looks(5, theirs));
-    assert_eq!(resends(&mut heard), (5, id(5)), "it was there, and may be there again");
+    let mut received = Case::new(mine, HistoryStatus::Complete, 5);
+    received.receive(5, looks(5, theirs));
+    assert_eq!(resends(&mut received), (5, id(5)), "it was there, and may be there again");
     assert_eq!(
         resends(&mut Case::new(mine, HistoryStatus::Complete, 5)),
         (5, id(1)),
@@ -472,7 +471,7 @@ fn highest_round_does_not_panic() {
     let mut looking = Election::new(id(1), u64::MAX, None);
     looking.vote(vote(1, 1, 1), history(HistoryStatus::Complete), ms(0));
     assert_eq!(looking.round(), u64::MAX);
-    looking.hear(id(2), &looks(u64::MAX, vote(1, 1, 2)), &voters(2), ms(0));
+    looking.receive(id(2), &looks(u64::MAX, vote(1, 1, 2)), &voters(2), ms(0));
     assert_eq!(looking.outcome(&voters(2), &limits(), ms(0)), Some(Outcome::Follow(id(2))));
 }
 
@@ -527,7 +526,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, from: ServerId, to: ServerId, said: Notification) {
+    fn send(&mut self, from: ServerId, to: ServerId, notification: Notification) {
         self.sent += 1;
         if self.rng.below(100) < self.lost {
             return;
@@ -535,15 +534,15 @@ impl World {
         let copies = if self.rng.below(100) < self.repeated { 2 } else { 1 };
         for _ in 0..copies {
             let delay = Duration::from_millis(u64::from(self.rng.below(self.delay_ms_max)));
-            self.network.push((self.now.after(delay), from, to, said));
+            self.network.push((self.now.after(delay), from, to, notification));
         }
     }
 
-    fn tell_all(&mut self, from: ServerId) {
+    fn notify_all(&mut self, from: ServerId) {
         let looking = self.servers[&from].looking.as_ref().expect("it looks");
-        let said = looking.notification(0).expect("it has voted");
+        let notification = looking.notification(0).expect("it has voted");
         for to in self.voters.clone().ids().filter(|to| *to != from) {
-            self.send(from, to, said);
+            self.send(from, to, notification);
         }
     }
 
@@ -554,23 +553,23 @@ impl World {
         looking.vote(player.history, history(HistoryStatus::Complete), self.now);
         player.looking = Some(looking);
         player.settled = None;
-        self.tell_all(server);
+        self.notify_all(server);
     }
 
-    fn deliver(&mut self, from: ServerId, to: ServerId, said: Notification) {
+    fn deliver(&mut self, from: ServerId, to: ServerId, notification: Notification) {
         let now = self.now;
         let player = self.servers.get_mut(&to).expect("known");
         if let Some(looking) = &mut player.looking {
-            match looking.hear(from, &said, &self.voters, now) {
-                Reaction::Nothing => {}
-                Reaction::TellAll => self.tell_all(to),
-                Reaction::TellSender => {
+            match looking.receive(from, &notification, &self.voters, now) {
+                Recipients::None => {}
+                Recipients::All => self.notify_all(to),
+                Recipients::Sender => {
                     let answer = looking.notification(0).expect("it has voted");
                     self.send(to, from, answer);
                 }
             }
         } else if let Some((_, server_state)) = player.settled
-            && said.server_state == ServerState::Looking
+            && notification.server_state == ServerState::Looking
         {
             self.send(to, from, server_state);
         }
@@ -595,7 +594,7 @@ impl World {
                     says(server_state, player.round, vote, HistoryStatus::Complete),
                 ));
             } else if looking.take_resend(&limits(), self.now) {
-                self.tell_all(server);
+                self.notify_all(server);
             }
         } else if player.settled.is_some() {
             self.check_settled(server);
@@ -607,10 +606,11 @@ impl World {
     /// 200 ms after an election, a leader must have a quorum and a follower its leader, or it looks
     /// again.
     fn check_settled(&mut self, server: ServerId) {
-        let (since, said) = self.servers[&server].settled.expect("it has settled");
-        let leader = said.vote.candidate;
-        let of = |id: ServerId| self.servers[&id].settled.map(|(_, said)| said);
-        let leads = of(leader).is_some_and(|said| said.server_state == ServerState::Leading);
+        let (since, notification) = self.servers[&server].settled.expect("it has settled");
+        let leader = notification.vote.candidate;
+        let of = |id: ServerId| self.servers[&id].settled.map(|(_, notification)| notification);
+        let leads = of(leader)
+            .is_some_and(|notification| notification.server_state == ServerState::Leading);
         let followed =
             self.voters.is_quorum(|id| of(id).is_some_and(|s| s.vote.candidate == leader));
         let sound = if leader == server { followed } else { leads };
@@ -638,8 +638,9 @@ impl World {
             self.network = later;
             while !due.is_empty() {
                 let next = self.rng.below(u32::try_from(due.len()).expect("few"));
-                let (_, from, to, said) = due.swap_remove(usize::try_from(next).expect("few"));
-                self.deliver(from, to, said);
+                let (_, from, to, notification) =
+                    due.swap_remove(usize::try_from(next).expect("few"));
+                self.deliver(from, to, notification);
             }
             for server in self.voters.clone().ids() {
                 self.tick(server);
@@ -649,8 +650,9 @@ impl World {
 
     /// The leader that all servers name, if they agree and it leads.
     fn agreed(&self) -> Option<ServerId> {
-        let said = |player: &Player| player.settled.map(|(_, said)| said.vote.candidate);
-        let leaders: BTreeSet<_> = self.servers.values().map(said).collect();
+        let notification =
+            |player: &Player| player.settled.map(|(_, notification)| notification.vote.candidate);
+        let leaders: BTreeSet<_> = self.servers.values().map(notification).collect();
         let leader = leaders.first().copied().flatten()?;
         let leads = self.servers[&leader].settled?.1.server_state == ServerState::Leading;
         (leaders.len() == 1 && leads).then_some(leader)

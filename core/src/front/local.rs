@@ -98,7 +98,7 @@ impl LocalSessions {
         if !config.sessions.upgrade || !creates_ephemeral(request) {
             return SessionKind::Local;
         }
-        self.own.forget(id);
+        self.own.set_closing(id);
         self.upgrading.insert(id, timeout_ms);
         SessionKind::Upgrading { timeout_ms }
     }
@@ -106,14 +106,14 @@ impl LocalSessions {
     /// The session is global from now on. Was it local or being upgraded?
     pub(super) fn promote(&mut self, id: SessionId) -> bool {
         let before = self.is_own(id);
-        self.own.forget(id);
+        self.own.set_closing(id);
         self.upgrading.remove(&id).is_some() || before
     }
 
     /// The session has ended. Was it local, and not being upgraded?
     pub(super) fn end(&mut self, id: SessionId) -> bool {
         let before = self.is_own(id);
-        self.own.forget(id);
+        self.own.set_closing(id);
         before
     }
 

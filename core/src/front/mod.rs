@@ -77,7 +77,12 @@ pub(crate) enum FrontEffect {
     /// that it has queued.
     Open { conn: ConnId, session: SessionId, timeout_ms: u32 },
     /// Have the leader decide this write.
-    Propose { session: SessionId, session_kind: SessionKind, origin: Origin, asked: PendingRequest },
+    Propose {
+        session: SessionId,
+        session_kind: SessionKind,
+        origin: Origin,
+        pending: PendingRequest,
+    },
     /// Have a quorum confirm the leader for this sync.
     Sync(ConnId, u64),
 }

@@ -21,9 +21,9 @@ pub(crate) struct Queue {
 enum Waiting {
     /// A write that was forwarded to the leader. The request is kept, to be forwarded again to a
     /// new leader.
-    Write { number: u64, asked: PendingRequest },
+    Write { number: u64, pending: PendingRequest },
     /// A sync that was forwarded to the leader.
-    Sync { number: u64, asked: PendingRequest, confirmed: bool },
+    Sync { number: u64, pending: PendingRequest, confirmed: bool },
     /// Any request that waits for its turn.
     Request(PendingRequest),
     /// closeSession of a local session: it needs no transaction, and waits for its turn. Requests
@@ -57,7 +57,7 @@ pub(crate) struct Resumed {
     pub(crate) syncs: Vec<u64>,
     /// Requests to execute as if they had just arrived, in this order. They are no longer in the
     /// queue.
-    pub(crate) anew: Vec<Resubmit>,
+    pub(crate) resubmit: Vec<Resubmit>,
     /// Does `anew` contain a write that was forwarded to an earlier leader?
     pub(crate) lost: bool,
 }
@@ -75,28 +75,28 @@ impl Queue {
 
     /// Queues a write that is forwarded to the leader. Returns its number, which its transaction
     /// carries.
-    pub(crate) fn push_write(&mut self, asked: PendingRequest) -> u64 {
+    pub(crate) fn push_write(&mut self, pending: PendingRequest) -> u64 {
         self.numbers += 1;
-        self.waiting.push_back(Waiting::Write { number: self.numbers, asked });
+        self.waiting.push_back(Waiting::Write { number: self.numbers, pending });
         self.numbers
     }
 
     /// Queues a sync that is forwarded to the leader. Returns its number.
-    pub(crate) fn push_sync(&mut self, asked: PendingRequest) -> u64 {
+    pub(crate) fn push_sync(&mut self, pending: PendingRequest) -> u64 {
         self.numbers += 1;
-        let sync = Waiting::Sync { number: self.numbers, asked, confirmed: false };
+        let sync = Waiting::Sync { number: self.numbers, pending, confirmed: false };
         self.waiting.push_back(sync);
         self.numbers
     }
 
     /// Queues a request that waits for its turn.
-    pub(crate) fn push(&mut self, asked: PendingRequest) {
-        self.waiting.push_back(Waiting::Request(asked));
+    pub(crate) fn push(&mut self, pending: PendingRequest) {
+        self.waiting.push_back(Waiting::Request(pending));
     }
 
     /// Queues the closeSession of a local session.
-    pub(crate) fn push_farewell(&mut self, asked: PendingRequest) {
-        self.waiting.push_back(Waiting::CloseLocalSession(asked));
+    pub(crate) fn push_close_local(&mut self, pending: PendingRequest) {
+        self.waiting.push_back(Waiting::CloseLocalSession(pending));
     }
 
     /// Will a queued closeSession end the local session?
@@ -105,7 +105,7 @@ impl Queue {
     }
 
     /// Queues a request that waits for the session.
-    pub(crate) fn push_early(&mut self, frame: RequestFrame) {
+    pub(crate) fn push_before_session(&mut self, frame: RequestFrame) {
         self.waiting.push_back(Waiting::BeforeSession(frame));
     }
 
@@ -115,7 +115,7 @@ impl Queue {
     pub(crate) fn applied(&mut self, request: u64) -> Option<RequestFrame> {
         let is_it = |waiting: &mut Waiting| matches!(waiting, Waiting::Write { number, .. } if *number == request);
         match self.waiting.pop_front_if(is_it)? {
-            Waiting::Write { asked, .. } => Some(asked.frame),
+            Waiting::Write { pending, .. } => Some(pending.frame),
             Waiting::Sync { .. }
             | Waiting::Request(_)
             | Waiting::CloseLocalSession(_)
@@ -162,24 +162,24 @@ impl Queue {
         let stays = |waiting: &Waiting| match waiting {
             Waiting::Write { number, .. } => found(*number),
             Waiting::Sync { .. } | Waiting::CloseLocalSession(_) => true,
-            Waiting::Request(asked) => is_read(asked),
+            Waiting::Request(pending) => is_read(pending),
             Waiting::BeforeSession(_) => false,
         };
         let kept = self.waiting.iter().take_while(|waiting| stays(waiting)).count();
         let mut lost = false;
-        let anew = self.waiting.split_off(kept).into_iter().map(|waiting| match waiting {
-            Waiting::Write { number, asked } => {
+        let resubmit = self.waiting.split_off(kept).into_iter().map(|waiting| match waiting {
+            Waiting::Write { number, pending } => {
                 assert!(!found(number), "write {number} was found behind one that was lost");
                 lost = true;
-                Resubmit::PendingRequest(asked)
+                Resubmit::PendingRequest(pending)
             }
-            Waiting::Sync { asked, .. }
-            | Waiting::Request(asked)
-            | Waiting::CloseLocalSession(asked) => Resubmit::PendingRequest(asked),
+            Waiting::Sync { pending, .. }
+            | Waiting::Request(pending)
+            | Waiting::CloseLocalSession(pending) => Resubmit::PendingRequest(pending),
             Waiting::BeforeSession(frame) => Resubmit::BeforeSession(frame),
         });
-        let anew = anew.collect();
-        Resumed { syncs: self.unconfirmed().collect(), anew, lost }
+        let resubmit = resubmit.collect();
+        Resumed { syncs: self.unconfirmed().collect(), resubmit, lost }
     }
 
     /// Numbers of the syncs that the leader has not confirmed.
@@ -197,7 +197,7 @@ impl Queue {
     /// Can the first request be answered without waiting for a transaction?
     pub(crate) fn has_read(&self) -> bool {
         match self.waiting.front() {
-            Some(Waiting::Request(asked)) => is_read(asked),
+            Some(Waiting::Request(pending)) => is_read(pending),
             Some(Waiting::Sync { confirmed, .. }) => *confirmed,
             Some(Waiting::CloseLocalSession(_)) => true,
             Some(Waiting::Write { .. } | Waiting::BeforeSession(_)) | None => false,
@@ -210,9 +210,9 @@ impl Queue {
             return None;
         }
         match self.waiting.pop_front()? {
-            Waiting::Request(asked)
-            | Waiting::Sync { asked, .. }
-            | Waiting::CloseLocalSession(asked) => Some(asked),
+            Waiting::Request(pending)
+            | Waiting::Sync { pending, .. }
+            | Waiting::CloseLocalSession(pending) => Some(pending),
             Waiting::Write { .. } | Waiting::BeforeSession(_) => None,
         }
     }
@@ -299,11 +299,11 @@ mod tests {
         queue.push(frame(5, Request::Ping));
         queue.push_sync(sync(6));
         queue.push(write(7));
-        let Resumed { syncs, anew, lost } = queue.resume(|number| number == first);
+        let Resumed { syncs, resubmit, lost } = queue.resume(|number| number == first);
         assert!(lost);
         assert_eq!(syncs, [second]);
         let expected = [write(4), frame(5, Request::Ping), sync(6), write(7)];
-        assert_eq!(anew, expected.map(Resubmit::PendingRequest));
+        assert_eq!(resubmit, expected.map(Resubmit::PendingRequest));
         assert_eq!(queue.applied(first).map(|f| f.xid), Some(1));
         assert_eq!(queue.next_read().map(|f| f.frame.xid), Some(2));
         assert_eq!(queue.next_read(), None);

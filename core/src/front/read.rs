@@ -19,7 +19,7 @@ const MEMBERS: &str = "/zookeeper/config";
 
 /// The client that reads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct ReadContext<'a> {
     /// Its connection, which its watches belong to.
     pub(crate) conn: ConnId,
     /// Its session.
@@ -32,7 +32,7 @@ pub(crate) struct Asker<'a> {
     pub(crate) membership: Option<&'a Membership>,
 }
 
-impl<'a> Asker<'a> {
+impl<'a> ReadContext<'a> {
     /// The membership to show, if `path` is [`MEMBERS`].
     fn members_at(&self, path: &str) -> Option<&'a Membership> {
         self.membership.filter(|_| path == MEMBERS)
@@ -46,27 +46,27 @@ impl<'a> Asker<'a> {
 pub(crate) fn answer(
     tree: &Tree,
     watches: &mut Watches,
-    asker: &Asker<'_>,
+    context: &ReadContext<'_>,
     request: Request,
 ) -> Result<ReplyBody, ErrorCode> {
-    let Asker { conn, who, .. } = *asker;
+    let ReadContext { conn, who, .. } = *context;
     match request {
-        Request::Exists { path, watch } => exists(tree, watches, asker, &path, watch),
+        Request::Exists { path, watch } => exists(tree, watches, context, &path, watch),
         Request::GetData { path, watch } => {
-            let (id, stat) = readable(tree, asker, &path)?;
+            let (id, stat) = readable(tree, context, &path)?;
             if watch {
                 watches.add(Kind::Data, &path, conn);
             }
-            let data = match asker.members_at(&path) {
+            let data = match context.members_at(&path) {
                 None => tree.node(id).data.clone(),
-                Some(told) => Some(Bytes::copy_from_slice(told.text.as_bytes())),
+                Some(members) => Some(Bytes::copy_from_slice(members.text.as_bytes())),
             };
             Ok(ReplyBody::Data(data, stat))
         }
         Request::GetChildren { path, watch, with_stat } => {
-            let (id, stat) = readable(tree, asker, &path)?;
+            let (id, stat) = readable(tree, context, &path)?;
             // A refused request sets no watch.
-            fit(tree.names_size(id, asker.room), asker.room)?;
+            fit(tree.names_size(id, context.room), context.room)?;
             if watch {
                 watches.add(Kind::Child, &path, conn);
             }
@@ -89,12 +89,12 @@ pub(crate) fn answer(
             };
             if found { Ok(ReplyBody::Empty) } else { Err(ErrorCode::NoWatcher) }
         }
-        Request::GetAcl { path } => get_acl(tree, asker, &path),
+        Request::GetAcl { path } => get_acl(tree, context, &path),
         Request::GetEphemerals { prefix } => {
-            Ok(ReplyBody::Children(ephemerals(tree, asker, &prefix)?))
+            Ok(ReplyBody::Children(ephemerals(tree, context, &prefix)?))
         }
         Request::GetAllChildrenNumber { path } => {
-            let (id, _) = readable(tree, asker, &path)?;
+            let (id, _) = readable(tree, context, &path)?;
             // For the empty path, ZooKeeper counts `/` as a descendant.
             Ok(ReplyBody::Number(tree.descendants(id) + i32::from(path.is_empty())))
         }
@@ -106,7 +106,7 @@ pub(crate) fn answer(
                 if let Request::NoPath { .. } = request {
                     return Ok(ReplyBody::BrokenMulti(results));
                 }
-                let result = answer(tree, watches, asker, request);
+                let result = answer(tree, watches, context, request);
                 if result == Err(ErrorCode::Marshalling) {
                     // A part that is too large alone makes the whole too large. Continuing could
                     // scan such a node thousands of times.
@@ -115,7 +115,7 @@ pub(crate) fn answer(
                 let result = multi_part(result);
                 // A few bytes can request a node of a megabyte thousands of times.
                 size += part_size(&result);
-                fit(size, asker.room)?;
+                fit(size, context.room)?;
                 results.push(result);
             }
             Ok(ReplyBody::Multi(results))
@@ -194,23 +194,23 @@ pub(crate) fn set_watches(
 fn exists(
     tree: &Tree,
     watches: &mut Watches,
-    asker: &Asker<'_>,
+    context: &ReadContext<'_>,
     path: &str,
     watch: bool,
 ) -> Result<ReplyBody, ErrorCode> {
     if path.contains('\0') {
         return Err(ErrorCode::BadArguments);
     }
-    let found = readable(tree, asker, path);
+    let found = readable(tree, context, path);
     if watch && found != Err(ErrorCode::NoAuth) {
-        watches.add(Kind::Data, path, asker.conn);
+        watches.add(Kind::Data, path, context.conn);
     }
     found.map(|(_, stat)| ReplyBody::Stat(stat))
 }
 
 /// OP-06: hides the digests from a client that may not change the list.
-fn get_acl(tree: &Tree, asker: &Asker<'_>, path: &str) -> Result<ReplyBody, ErrorCode> {
-    let who = asker.who;
+fn get_acl(tree: &Tree, context: &ReadContext<'_>, path: &str) -> Result<ReplyBody, ErrorCode> {
+    let who = context.who;
     let id = tree.find(path).ok_or(ErrorCode::NoNode)?;
     let list = tree.acl(id);
     let either = Perms(Perms::READ.0 | Perms::ADMIN.0);
@@ -221,18 +221,22 @@ fn get_acl(tree: &Tree, asker: &Asker<'_>, path: &str) -> Result<ReplyBody, Erro
     if !who.may(tree.acl(id), &Access::new(Perms::ADMIN, path)) {
         auth::redact(&mut list);
     }
-    Ok(ReplyBody::Acl(list, stat(tree, asker, id, path)))
+    Ok(ReplyBody::Acl(list, stat(tree, context, id, path)))
 }
 
 /// OP-103: paths that start with `prefix`; an empty or blank prefix and `/` ask for all.
-fn ephemerals(tree: &Tree, asker: &Asker<'_>, prefix: &str) -> Result<Vec<String>, ErrorCode> {
+fn ephemerals(
+    tree: &Tree,
+    context: &ReadContext<'_>,
+    prefix: &str,
+) -> Result<Vec<String>, ErrorCode> {
     let all = matches!(prefix.trim_matches(|c| c <= ' '), "" | "/");
     let mut size = 0;
-    let found = tree.ephemerals(asker.session, if all { "" } else { prefix });
+    let found = tree.ephemerals(context.session, if all { "" } else { prefix });
     found
         .map(|path| {
             size += text_size(path);
-            fit(size, asker.room).map(|()| path.to_owned())
+            fit(size, context.room).map(|()| path.to_owned())
         })
         .collect()
 }
@@ -271,18 +275,22 @@ fn multi_part(result: Result<ReplyBody, ErrorCode>) -> MultiResult {
     }
 }
 
-fn readable(tree: &Tree, asker: &Asker<'_>, path: &str) -> Result<(NodeId, Stat), ErrorCode> {
+fn readable(
+    tree: &Tree,
+    context: &ReadContext<'_>,
+    path: &str,
+) -> Result<(NodeId, Stat), ErrorCode> {
     let id = tree.find(path).ok_or(ErrorCode::NoNode)?;
-    if !asker.who.may(tree.acl(id), &Access::new(Perms::READ, path)) {
+    if !context.who.may(tree.acl(id), &Access::new(Perms::READ, path)) {
         return Err(ErrorCode::NoAuth);
     }
-    Ok((id, stat(tree, asker, id, path)))
+    Ok((id, stat(tree, context, id, path)))
 }
 
 /// The Stat of a node as clients see it.
-fn stat(tree: &Tree, asker: &Asker<'_>, id: NodeId, path: &str) -> Stat {
+fn stat(tree: &Tree, context: &ReadContext<'_>, id: NodeId, path: &str) -> Stat {
     let stat = tree.stat(id);
-    match asker.members_at(path) {
+    match context.members_at(path) {
         None => stat,
         Some(Membership { text, since }) => Stat {
             mtime: since.0,

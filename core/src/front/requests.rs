@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::Arc;
 
 use super::queue::{PendingRequest, Resumed};
-use super::read::{self, Asker};
+use super::read::{self, ReadContext};
 use super::reply::{self, ReplyShape};
 use super::{Conn, ConnPhase, Front, FrontEffect};
 use crate::auth::{Access, AuthOutcome, Facts, Who};
@@ -37,7 +37,7 @@ impl Front {
         // Late frames of a connection that this server has closed are ignored.
         let Conn { phase, queue, known, .. } = self.conns.get_mut(&conn)?;
         if !matches!(phase, ConnPhase::Open { .. }) {
-            queue.push_early(frame);
+            queue.push_before_session(frame);
             return None;
         }
         let RequestFrame { xid, request } = frame;
@@ -79,33 +79,33 @@ impl Front {
         &mut self,
         conn: ConnId,
         session: SessionId,
-        asked: PendingRequest,
+        pending: PendingRequest,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> FrontEffect {
-        if self.is_proposed(session, &asked.frame.request) {
-            let session_kind = self.local.session_kind(session, &asked.frame.request, cx.config);
-            let number = self.queue(conn).push_write(asked.clone());
+        if self.is_proposed(session, &pending.frame.request) {
+            let session_kind = self.local.session_kind(session, &pending.frame.request, cx.config);
+            let number = self.queue(conn).push_write(pending.clone());
             let origin = Origin { server: cx.config.id(), conn, request: number };
-            return FrontEffect::Propose { session, session_kind, origin, asked };
+            return FrontEffect::Propose { session, session_kind, origin, pending };
         }
-        if matches!(asked.frame.request, Request::CloseSession) {
-            self.queue(conn).push_farewell(asked);
+        if matches!(pending.frame.request, Request::CloseSession) {
+            self.queue(conn).push_close_local(pending);
             self.serve_reads(conn, replica, cx);
-        } else if matches!(asked.frame.request, Request::Sync { .. }) {
-            return FrontEffect::Sync(conn, self.queue(conn).push_sync(asked));
+        } else if matches!(pending.frame.request, Request::Sync { .. }) {
+            return FrontEffect::Sync(conn, self.queue(conn).push_sync(pending));
         } else if self.queue(conn).is_empty() {
-            self.read(conn, asked, replica, cx);
+            self.read(conn, pending, replica, cx);
         } else {
             cx.mark(Mark::ReadBehindWrite);
-            self.queue(conn).push(asked);
+            self.queue(conn).push(pending);
         }
         FrontEffect::None
     }
 
     /// The request waits: for service to begin, or for the end of its session.
-    pub(crate) fn hold(&mut self, conn: ConnId, asked: PendingRequest) {
-        self.queue(conn).push(asked);
+    pub(crate) fn hold(&mut self, conn: ConnId, pending: PendingRequest) {
+        self.queue(conn).push(pending);
     }
 
     /// Will a queued closeSession end the local session of this connection?
@@ -243,8 +243,8 @@ impl Front {
                 }
                 return false;
             }
-            if let Some(asked) = queue.next_read() {
-                self.read(conn, asked, replica, cx);
+            if let Some(pending) = queue.next_read() {
+                self.read(conn, pending, replica, cx);
             }
         }
         true
@@ -254,11 +254,11 @@ impl Front {
     fn read(
         &mut self,
         conn: ConnId,
-        asked: PendingRequest,
+        pending: PendingRequest,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) {
-        let PendingRequest { frame: RequestFrame { xid, request }, ids } = asked;
+        let PendingRequest { frame: RequestFrame { xid, request }, ids } = pending;
         cx.spend(1);
         if let Request::Unknown { .. } = request {
             // WIRE-14.
@@ -284,10 +284,10 @@ impl Front {
         let xid = if matches!(request, Request::Ping) { XID_PING } else { xid };
         let (who, room) = (Who::new(&ids, cx.schemes), cx.config.limits.record_bytes);
         let membership = cx.config.membership.as_ref();
-        let asker = Asker { conn, session, who, room, membership };
+        let context = ReadContext { conn, session, who, room, membership };
         let readable = !matches!(request, Request::Undecodable { .. } | Request::NoPath { .. });
         let removes = matches!(request, Request::Watches { remove: true, .. });
-        let result = read::answer(tree, watches, &asker, request);
+        let result = read::answer(tree, watches, &context, request);
         if removes {
             let found = result.is_ok();
             cx.mark(if found { Mark::WatchRemoved } else { Mark::WatchMissing });
@@ -362,8 +362,8 @@ impl Front {
             if matches!(txn.op, TxnOp::CreateSession { .. } | TxnOp::MoveSession { .. }) {
                 effect = self.on_session_here(conn, txn.session, serves, replica, cx);
             } else {
-                let asked = self.queue(conn).applied(request);
-                let answer = asked.and_then(|frame| {
+                let pending = self.queue(conn).applied(request);
+                let answer = pending.and_then(|frame| {
                     let shape = ReplyShape::of(&frame.request);
                     let result = reply::of(&shape, &txn.op, &mut effects.stats.into_iter())?;
                     Some((frame.xid, result))

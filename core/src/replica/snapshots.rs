@@ -174,7 +174,7 @@ impl Replica {
     ///
     /// # Errors
     /// A snapshot that is inconsistent.
-    pub(crate) fn go_on_loading(&mut self, cx: &mut Cx<'_>) -> Result<bool, String> {
+    pub(crate) fn continue_loading(&mut self, cx: &mut Cx<'_>) -> Result<bool, String> {
         while let Some(incoming) = self.incoming.as_mut().filter(|incoming| incoming.loading) {
             if cx.is_spent() {
                 cx.mark(Mark::LoadSliced);
@@ -286,7 +286,7 @@ impl Replica {
                 return Ok(false);
             }
             incoming.loading = true;
-            return self.go_on_loading(cx);
+            return self.continue_loading(cx);
         }
         let Some(running) = self.snapshots.running.take_if(|running| running.zxid == zxid) else {
             // A chunk of an abandoned snapshot.

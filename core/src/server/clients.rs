@@ -47,33 +47,33 @@ impl Server {
     }
 
     fn on_request(&mut self, conn: ConnId, frame: RequestFrame, cx: &mut Cx<'_>) {
-        if let Some(asked) = self.front.receive(conn, frame, &mut self.replica, cx) {
-            self.submit(conn, asked, cx);
+        if let Some(pending) = self.front.receive(conn, frame, &mut self.replica, cx) {
+            self.submit(conn, pending, cx);
         }
     }
 
     /// Processes a request of a session; it carries the identities that the client had when it was
     /// read.
-    fn submit(&mut self, conn: ConnId, asked: PendingRequest, cx: &mut Cx<'_>) {
+    fn submit(&mut self, conn: ConnId, pending: PendingRequest, cx: &mut Cx<'_>) {
         let Some((session, timeout_ms)) = self.front.session_of(conn) else {
             // An earlier request has closed the connection.
             return;
         };
         if !self.serves() {
             self.front.await_leader(cx);
-            return self.front.hold(conn, asked);
+            return self.front.hold(conn, pending);
         }
         if self.front.is_ending(conn) || !self.touch(session, timeout_ms, cx) {
             // SESS-08: no reply; the connection closes when the session's end is committed. If that
             // transaction is lost with this leader, the session lives on, and the next leader
             // processes the request.
             cx.mark(Mark::RequestOnClosingSession);
-            return self.front.hold(conn, asked);
+            return self.front.hold(conn, pending);
         }
-        if self.front.is_proposed(session, &asked.frame.request) && !self.ensure_room(cx) {
-            return self.front.hold(conn, asked);
+        if self.front.is_proposed(session, &pending.frame.request) && !self.ensure_room(cx) {
+            return self.front.hold(conn, pending);
         }
-        let effect = self.front.dispatch(conn, session, asked, &mut self.replica, cx);
+        let effect = self.front.dispatch(conn, session, pending, &mut self.replica, cx);
         self.apply_front_effect(effect, cx);
     }
 
@@ -88,8 +88,8 @@ impl Server {
                 self.touch(session, timeout_ms, cx);
                 self.resume(conn, |_| false, cx);
             }
-            FrontEffect::Propose { session, session_kind, origin, asked } => {
-                let PendingRequest { frame: RequestFrame { request, .. }, ids } = asked;
+            FrontEffect::Propose { session, session_kind, origin, pending } => {
+                let PendingRequest { frame: RequestFrame { request, .. }, ids } = pending;
                 let write = Write { session, origin, ids, request, session_kind };
                 let effect = self.role.propose(write, &mut self.replica, cx);
                 self.apply_leader_effect(effect, cx);
@@ -200,7 +200,7 @@ impl Server {
     /// Continues the requests of a connection when it is served again, or for the first time. The
     /// writes in `found` are in the log already.
     fn resume(&mut self, conn: ConnId, found: impl Fn(u64) -> bool, cx: &mut Cx<'_>) {
-        let Some(Resumed { syncs, anew, .. }) = self.front.resume(conn, found, cx) else {
+        let Some(Resumed { syncs, resubmit, .. }) = self.front.resume(conn, found, cx) else {
             return;
         };
         for request in syncs {
@@ -209,9 +209,9 @@ impl Server {
             }
         }
         self.front.serve_reads(conn, &mut self.replica, cx);
-        for anew in anew {
-            match anew {
-                Resubmit::PendingRequest(asked) => self.submit(conn, asked, cx),
+        for resubmit in resubmit {
+            match resubmit {
+                Resubmit::PendingRequest(pending) => self.submit(conn, pending, cx),
                 Resubmit::BeforeSession(frame) => self.on_request(conn, frame, cx),
             }
         }
@@ -244,9 +244,9 @@ impl Server {
             return;
         }
         if let Role::Leading(leader) = &mut self.role
-            && let Some(broadcast) = leader.broadcast()
+            && let Some(proposer) = leader.proposer()
         {
-            broadcast.tracker.touch_all(cx.now.mono);
+            proposer.tracker.touch_all(cx.now.mono);
         }
         for (session, timeout_ms) in self.front.sessions(cx.config) {
             self.touch(session, timeout_ms, cx);
@@ -257,7 +257,7 @@ impl Server {
     /// this to its leader. Returns whether clients are still served.
     fn ensure_room(&mut self, cx: &mut Cx<'_>) -> bool {
         if let Role::Leading(leader) = &mut self.role
-            && leader.broadcast().is_none_or(|broadcast| !broadcast.has_room(cx))
+            && leader.proposer().is_none_or(|proposer| !proposer.has_room(cx))
         {
             cx.mark(Mark::EpochUsedUp);
             self.look(None, LinkCloseReason::Looks(StepDownReason::Epoch), cx);

@@ -6,7 +6,7 @@
 use super::Server;
 use super::role::Role;
 use crate::cx::Cx;
-use crate::election::{Outcome, Reaction};
+use crate::election::{Outcome, Recipients};
 use crate::identity;
 use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Mark, PeerCommand, PeerEvent};
@@ -24,30 +24,35 @@ use crate::zab::LEADER_TIMERS;
 pub(super) struct Inbound {
     peer: ServerId,
     /// The contents of its FOLLOWERINFO: the accepted epoch, and the history.
-    said: Option<(Epoch, HistoryInfo)>,
+    info: Option<(Epoch, HistoryInfo)>,
 }
 
 impl Server {
-    pub(super) fn on_notification(&mut self, from: ServerId, said: &Notification, cx: &mut Cx<'_>) {
+    pub(super) fn on_notification(
+        &mut self,
+        from: ServerId,
+        notification: &Notification,
+        cx: &mut Cx<'_>,
+    ) {
         let ours = self.replica.ensemble_id();
-        if identity::differ(ours, said.ensemble) {
+        if identity::differ(ours, notification.ensemble) {
             return cx.mark(Mark::EnsembleDiffers);
         }
-        if self.is_overtaken(from, said, cx) {
+        if self.is_overtaken(from, notification, cx) {
             cx.mark(Mark::ElectionOvertaken);
             self.look(None, LinkCloseReason::Looks(StepDownReason::Overtaken), cx);
         }
         let Role::Looking(looking) = &mut self.role else {
-            if said.server_state == ServerState::Looking {
+            if notification.server_state == ServerState::Looking {
                 self.answer_notification(from, cx);
             }
             return;
         };
-        let reaction = looking.hear(from, said, cx.voters, cx.now.mono);
-        match reaction {
-            Reaction::Nothing => {}
-            Reaction::TellAll => self.tell_all(cx),
-            Reaction::TellSender => {
+        let recipients = looking.receive(from, notification, cx.voters, cx.now.mono);
+        match recipients {
+            Recipients::None => {}
+            Recipients::All => self.notify_all(cx),
+            Recipients::Sender => {
                 let ensemble = self.replica.ensemble_id();
                 let notification = looking.notification(ensemble);
                 cx.out.election.extend(notification.map(|ours| (from, ours)));
@@ -72,7 +77,7 @@ impl Server {
             }
             let own = self.replica.vote(cx.config.id());
             looking.vote(own, self.replica.history_info(cx.config.id(), cx.voters), now);
-            self.tell_all(cx);
+            self.notify_all(cx);
         }
         let Role::Looking(looking) = &mut self.role else {
             return;
@@ -85,7 +90,7 @@ impl Server {
         cx.out.marks.add(looking.take_marks());
         if resends {
             cx.mark(Mark::ElectionResent);
-            return self.tell_all(cx);
+            return self.notify_all(cx);
         }
         let Some(outcome) = outcome else {
             return;
@@ -101,8 +106,8 @@ impl Server {
     /// Has a later election begun that this server should join? Either its leader is looking, which
     /// a notification may report before the link closes; or this server leads, but those who
     /// elected it are in a later election, because it was partitioned from them.
-    fn is_overtaken(&self, from: ServerId, said: &Notification, cx: &Cx<'_>) -> bool {
-        if said.server_state != ServerState::Looking || said.round <= self.round {
+    fn is_overtaken(&self, from: ServerId, notification: &Notification, cx: &Cx<'_>) -> bool {
+        if notification.server_state != ServerState::Looking || notification.round <= self.round {
             return false;
         }
         match &self.role {
@@ -112,7 +117,7 @@ impl Server {
         }
     }
 
-    fn tell_all(&self, cx: &mut Cx<'_>) {
+    fn notify_all(&self, cx: &mut Cx<'_>) {
         let Role::Looking(looking) = &self.role else {
             return;
         };
@@ -142,13 +147,13 @@ impl Server {
             PeerEvent::Up { peer, dialled: true } => self.on_dialled(link, peer, cx),
             PeerEvent::Up { peer, dialled: false } => {
                 let following = matches!(self.role, Role::Following(_));
-                let stranger = peer == cx.config.id() || !cx.voters.contains(peer);
-                if following || stranger {
+                let unknown = peer == cx.config.id() || !cx.voters.contains(peer);
+                if following || unknown {
                     let why =
-                        if stranger { LinkCloseReason::Stranger } else { LinkCloseReason::Follows };
+                        if unknown { LinkCloseReason::Stranger } else { LinkCloseReason::Follows };
                     return cx.out.peers.push(PeerCommand::Close(link, why));
                 }
-                self.inbound.insert(link, Inbound { peer, said: None });
+                self.inbound.insert(link, Inbound { peer, info: None });
             }
             PeerEvent::Unreachable { peer } => {
                 if matches!(&self.role, Role::Following(f) if f.leader() == peer && f.link().is_none())
@@ -211,11 +216,11 @@ impl Server {
             history,
             ensemble,
         } = message
-            && inbound.said.is_none()
+            && inbound.info.is_none()
         {
             let ours = self.replica.ensemble_id();
             if !identity::differ(ours, ensemble) {
-                inbound.said = Some((accepted, history));
+                inbound.info = Some((accepted, history));
                 self.maybe_lead_inbound(cx);
                 return self.adopt_inbound(cx);
             }
@@ -234,8 +239,8 @@ impl Server {
     fn on_leader_message(&mut self, link: LinkId, message: FromLeader, cx: &mut Cx<'_>) {
         // While clients are not read, their heartbeats do not arrive, so their sessions count as
         // alive.
-        let spared = matches!(message, FromLeader::Ping { .. }) && self.front.had_long_pause(cx);
-        let here = if spared { self.front.sessions(cx.config) } else { Vec::new() };
+        let exempt = matches!(message, FromLeader::Ping { .. }) && self.front.had_long_pause(cx);
+        let here = if exempt { self.front.sessions(cx.config) } else { Vec::new() };
         match &mut self.role {
             Role::Following(follower) if follower.link() == Some(link) => {
                 for (session, timeout_ms) in here {
@@ -278,11 +283,11 @@ impl Server {
         };
         cx.mark(Mark::LinkEarly);
         let learners = self.inbound.values();
-        let said = learners.filter_map(|inbound| inbound.said.map(|(_, h)| (inbound.peer, h)));
+        let histories = learners.filter_map(|inbound| inbound.info.map(|(_, h)| (inbound.peer, h)));
         let own = (cx.config.id(), self.replica.history_info(cx.config.id(), cx.voters));
-        let said = said.chain([own]).collect();
+        let histories = histories.chain([own]).collect();
         let nothing_logged = self.replica.log().is_empty();
-        if looking.has_voted() && cx.voters.may_decide(&said, nothing_logged) {
+        if looking.has_voted() && cx.voters.may_decide(&histories, nothing_logged) {
             self.round = looking.round();
             self.elected = Some(self.replica.vote(cx.config.id()));
             cx.mark(Mark::ElectionByLinks);
@@ -294,8 +299,8 @@ impl Server {
     pub(super) fn adopt_inbound(&mut self, cx: &mut Cx<'_>) {
         while let Role::Leading(leader) = &mut self.role
             && let Some((link, inbound)) =
-                self.inbound.extract_if(.., |_, inbound| inbound.said.is_some()).next()
-            && let Some((accepted, history)) = inbound.said
+                self.inbound.extract_if(.., |_, inbound| inbound.info.is_some()).next()
+            && let Some((accepted, history)) = inbound.info
         {
             let effect = leader.on_follower_info(
                 link,

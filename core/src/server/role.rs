@@ -48,8 +48,8 @@ impl Role {
                 follower.touch(session, timeout_ms);
                 true
             }
-            Role::Leading(leader) => leader.broadcast().is_some_and(|broadcast| {
-                broadcast.tracker.touch_by(cx.config.id(), session, timeout_ms, cx.now.mono)
+            Role::Leading(leader) => leader.proposer().is_some_and(|proposer| {
+                proposer.tracker.touch_by(cx.config.id(), session, timeout_ms, cx.now.mono)
             }),
         }
     }
@@ -67,12 +67,12 @@ impl Role {
                 cx.mark(Mark::WriteForwarded);
                 if let Some(link) = follower.serving() {
                     let Write { session, origin, ids, request, session_kind } = write;
-                    cx.tell(
+                    cx.send_peer(
                         link,
                         FromLearner::Request { session, origin, ids, request, session_kind },
                     );
                 }
-                LeaderEffect::GoOn
+                LeaderEffect::None
             }
             Role::Leading(leader) => leader.propose(write, replica, cx),
         }
@@ -84,9 +84,9 @@ impl Role {
             Role::Looking(_) => unreachable!("only who serves syncs"),
             Role::Following(follower) => {
                 if let Some(link) = follower.serving() {
-                    cx.tell(link, FromLearner::Sync { conn, request });
+                    cx.send_peer(link, FromLearner::Sync { conn, request });
                 }
-                LeaderEffect::GoOn
+                LeaderEffect::None
             }
             Role::Leading(leader) => leader.sync(SyncWaiter { link: None, conn, request }, cx),
         }
@@ -104,9 +104,9 @@ impl Role {
             Role::Looking(_) => unreachable!("only who serves connects"),
             Role::Following(follower) => {
                 if let Some(link) = follower.serving() {
-                    cx.tell(link, FromLearner::CreateSession { timeout_ms, origin });
+                    cx.send_peer(link, FromLearner::CreateSession { timeout_ms, origin });
                 }
-                LeaderEffect::GoOn
+                LeaderEffect::None
             }
             Role::Leading(leader) => leader.create_session(timeout_ms, origin, replica, cx),
         }
@@ -128,7 +128,7 @@ impl Role {
             Role::Looking(_) => unreachable!("only who serves connects"),
             Role::Following(follower) => {
                 if let Some(link) = follower.serving() {
-                    cx.tell(link, FromLearner::Revalidate { conn, session, timeout_ms });
+                    cx.send_peer(link, FromLearner::Revalidate { conn, session, timeout_ms });
                     // The timeout of an older connection must not reach the leader after this
                     // message.
                     follower.touch(session, timeout_ms);

@@ -57,7 +57,7 @@ impl Server {
         };
         let (followers, pending_syncs) = match &self.role {
             Role::Leading(leader) => {
-                (leader.followers(), leader.serving().map_or(0, |broadcast| broadcast.syncs.len()))
+                (leader.followers(), leader.serving().map_or(0, |proposer| proposer.syncs.len()))
             }
             Role::Looking(_) | Role::Following(_) => ((0, 0), 0),
         };
@@ -98,7 +98,7 @@ impl Server {
     /// Live sessions of the ensemble, by id.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let tracker = match &self.role {
-            Role::Leading(leader) => leader.serving().map(|broadcast| &broadcast.tracker),
+            Role::Leading(leader) => leader.serving().map(|proposer| &proposer.tracker),
             Role::Looking(_) | Role::Following(_) => None,
         };
         let info = |(id, created_with)| {
@@ -175,11 +175,11 @@ impl Server {
     pub fn backlog(&self) -> Backlog {
         let backlog = self.replica.backlog();
         let (requests, strays) = (self.front.requests(), self.front.strays());
-        let broadcast = match &self.role {
+        let proposer = match &self.role {
             Role::Leading(leader) => leader.serving(),
             Role::Looking(_) | Role::Following(_) => None,
         };
-        let (syncs, changes, upgrades) = broadcast.map_or((0, 0, 0), Proposer::backlog);
+        let (syncs, changes, upgrades) = proposer.map_or((0, 0, 0), Proposer::backlog);
         let upgrades = upgrades + self.front.upgrading();
         Backlog { requests, syncs, changes, upgrades, strays, ..backlog }
     }

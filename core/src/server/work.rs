@@ -38,10 +38,10 @@ impl Server {
     }
 
     /// Continues the work that earlier steps have left.
-    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn continue_work(&mut self, cx: &mut Cx<'_>) {
         cx.renew();
         if self.replica.is_loading() {
-            return self.go_on_loading(cx);
+            return self.continue_loading(cx);
         }
         self.front.serve_ready(&mut self.replica, cx);
         // Reads do not delay writes: these have a budget of their own.
@@ -51,13 +51,13 @@ impl Server {
 
     /// Continues to load a leader's snapshot, and reports the progress to the leader, so that it
     /// does not time out.
-    fn go_on_loading(&mut self, cx: &mut Cx<'_>) {
+    fn continue_loading(&mut self, cx: &mut Cx<'_>) {
         if let (Role::Following(follower), Some(progress)) =
             (&mut self.role, self.replica.loading_progress())
         {
             follower.is_loading(progress, cx);
         }
-        let loaded = self.replica.go_on_loading(cx);
+        let loaded = self.replica.continue_loading(cx);
         self.on_loaded(loaded, cx);
     }
 
@@ -105,9 +105,9 @@ impl Server {
             cx.spend(applied.effects.units);
             self.replica.note_digest(cx.config);
             if let Role::Leading(leader) = &mut self.role
-                && let Some(broadcast) = leader.broadcast()
+                && let Some(proposer) = leader.proposer()
             {
-                broadcast.on_applied(&applied.txn, cx);
+                proposer.on_applied(&applied.txn, cx);
             }
             self.on_applied(applied, cx);
             self.take_confirmed(cx);

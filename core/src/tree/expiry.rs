@@ -53,12 +53,12 @@ impl Expiry {
 
 impl Tree {
     /// Whether any node may expire, now or later.
-    pub(crate) fn has_lapses(&self) -> bool {
-        !self.lapses.is_empty()
+    pub(crate) fn has_expiring(&self) -> bool {
+        !self.expiring.is_empty()
     }
 
     /// The first node after `after` that has expired.
-    pub(crate) fn next_lapse(
+    pub(crate) fn next_expiring(
         &self,
         after: Option<(Expiry, NodeId)>,
         now: WallMs,
@@ -66,7 +66,7 @@ impl Tree {
     ) -> Option<(Expiry, NodeId)> {
         let mut from = after.map_or(Bound::Unbounded, Bound::Excluded);
         loop {
-            let next = *self.lapses.range((from, Bound::Unbounded)).next()?;
+            let next = *self.expiring.range((from, Bound::Unbounded)).next()?;
             if next.0.is_due(now, options) {
                 return Some(next);
             }
@@ -80,20 +80,20 @@ impl Tree {
     }
 
     /// To be called before a node changes in a way that may affect its expiry.
-    pub(super) fn unlist_lapse(&mut self, id: NodeId) {
-        if let Some(lapse) = self.lapse(id) {
-            self.lapses.remove(&(lapse, id));
+    pub(super) fn unindex_expiry(&mut self, id: NodeId) {
+        if let Some(expiry) = self.expiry(id) {
+            self.expiring.remove(&(expiry, id));
         }
     }
 
     /// To be called after that change.
-    pub(super) fn list_lapse(&mut self, id: NodeId) {
-        if let Some(lapse) = self.lapse(id) {
-            self.lapses.insert((lapse, id));
+    pub(super) fn index_expiry(&mut self, id: NodeId) {
+        if let Some(expiry) = self.expiry(id) {
+            self.expiring.insert((expiry, id));
         }
     }
 
-    fn lapse(&self, id: NodeId) -> Option<Expiry> {
+    fn expiry(&self, id: NodeId) -> Option<Expiry> {
         let node = self.node(id);
         Expiry::of(node.lifetime(), self.children_count(id), node.creates, node.mtime)
     }

@@ -55,7 +55,7 @@ pub(crate) struct Tree {
     acls: AclTable,
     /// Sorted by session, then by path, so that a prefix query visits matching nodes only.
     ephemerals: BTreeSet<(SessionId, Box<str>)>,
-    lapses: BTreeSet<(Expiry, NodeId)>,
+    expiring: BTreeSet<(Expiry, NodeId)>,
     quotas: Quotas,
     counts: Counts,
     walk: Option<Walk>,
@@ -124,7 +124,7 @@ impl Tree {
             hash,
             acls: AclTable::default(),
             ephemerals: BTreeSet::new(),
-            lapses: BTreeSet::new(),
+            expiring: BTreeSet::new(),
             quotas: Quotas::default(),
             counts: Counts::default(),
             walk: None,
@@ -272,7 +272,7 @@ impl Tree {
             return Err(refuse("is below an ephemeral node"));
         }
         self.touch(parent);
-        self.unlist_lapse(parent);
+        self.unindex_expiry(parent);
         let above = self.node_mut(parent);
         // The counter never decreases, even after the sequence number overflows (DATA-15).
         if new.parent_creates > above.creates {
@@ -344,14 +344,14 @@ impl Tree {
         time: WallMs,
     ) -> Result<Stat, Inapplicable> {
         let id = self.find_changed(path)?;
-        self.unlist_lapse(id);
+        self.unindex_expiry(id);
         let before = self.node(id).length();
         self.replace_data(id, data.map(Bytes::copy_from_slice));
         let node = self.node_mut(id);
         node.version = version;
         node.mzxid = zxid;
         node.mtime = time.0;
-        self.list_lapse(id);
+        self.index_expiry(id);
         let stat = self.stat(id);
         self.use_more(path, 0, signed(data.map_or(0, <[u8]>::len)) - signed(before));
         Ok(stat)
@@ -526,10 +526,10 @@ impl Tree {
                 let node = slots[id.index()].node.as_ref().expect("only nodes are named");
                 hash_of(keyed, node.parent, &node.name)
             });
-            self.unlist_lapse(parent);
+            self.unindex_expiry(parent);
             self.append_child(parent, id);
         }
-        self.list_lapse(id);
+        self.index_expiry(id);
     }
 
     /// Counts a linked node and adds it to the lists by path. `units`: UTF-16 length of `path`.
@@ -586,8 +586,8 @@ impl Tree {
 
     /// Reverse of [`Tree::place`]. The caller has called `touch` for the slot.
     fn displace(&mut self, id: NodeId, path: &str) {
-        self.unlist_lapse(id);
-        self.unlist_lapse(self.node(id).parent);
+        self.unindex_expiry(id);
+        self.unindex_expiry(self.node(id).parent);
         self.unlist_quota(id, path);
         let node = self.node(id);
         let hash = hash_of(&self.hash, node.parent, &node.name);
@@ -600,7 +600,7 @@ impl Tree {
         }
         let node = self.slots[id.index()].node.take().expect("a displaced node is there");
         self.remove_child(node.parent, id);
-        self.list_lapse(node.parent);
+        self.index_expiry(node.parent);
         if node.is_ephemeral() {
             let listed = self.ephemerals.remove(&(node.owner, path.into()));
             assert!(listed, "ephemerals are listed");

@@ -342,8 +342,8 @@ fn picture(tree: &Tree) -> impl PartialEq + std::fmt::Debug + use<> {
     let ids = ids.filter(|id| tree.slots[id.index()].node.is_some());
     let below = |id| (tree.children(id), tree.descendants(id));
     let lists: BTreeMap<_, _> = ids.map(|id| (tree.path_of(id), below(id))).collect();
-    let (lapses, quotas) = (tree.lapses.clone(), tree.quotas.clone());
-    (tree.digest(), tree.counts(), lapses, quotas, tree.ephemerals.clone(), lists)
+    let (expiring, quotas) = (tree.expiring.clone(), tree.quotas.clone());
+    (tree.digest(), tree.counts(), expiring, quotas, tree.ephemerals.clone(), lists)
 }
 
 /// One random change among a few paths, sometimes by the same transaction as the one before.
@@ -410,7 +410,7 @@ fn edge_68_ephemeral_owner_shows_only_sessions() {
 fn due(tree: &Tree, now: i64, options: &TreeOptions) -> Vec<String> {
     let mut after = None;
     let mut found = Vec::new();
-    while let Some(next) = tree.next_lapse(after, WallMs(now), options) {
+    while let Some(next) = tree.next_expiring(after, WallMs(now), options) {
         found.push(tree.path_of(next.1));
         after = Some(next);
     }
@@ -427,7 +427,7 @@ fn edges_191_193_194_containers_and_ttl_nodes_are_due_in_time() {
     for index in 0..100 {
         create(&mut tree, &format!("/n{index}"), NOBODY, 1);
     }
-    assert!(!tree.has_lapses(), "ordinary nodes are not among them");
+    assert!(!tree.has_expiring(), "ordinary nodes are not among them");
     create(&mut tree, "/c", container, 1); // at 10 ms
     create(&mut tree, "/late", ttl(20), 1);
     create(&mut tree, "/soon", ttl(5), 1);
@@ -457,7 +457,7 @@ fn edges_191_193_194_containers_and_ttl_nodes_are_due_in_time() {
     tree.delete("/late", Zxid(5)).expect("fits");
     assert_eq!(due(&tree, 46, &options), ["/soon"]);
     tree.delete("/soon", Zxid(6)).expect("fits");
-    assert!(!tree.has_lapses());
+    assert!(!tree.has_expiring());
 }
 
 /// Creates `path` with this data.

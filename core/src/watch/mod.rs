@@ -152,18 +152,18 @@ impl Watches {
             EventType::NodeChildrenChanged => Modes::CHILD_TABLE,
             EventType::NodeDeleted => Modes::DATA_TABLE.with(Modes::CHILD_TABLE),
         };
-        let mut told = Vec::new();
+        let mut conns = Vec::new();
         if self.counts.recursive > 0 && table.meets(Modes::RECURSIVE) {
-            self.collect_above(path, &mut told);
+            self.collect_above(path, &mut conns);
         }
         if let Some(id) = self.find(path) {
-            self.fire_at(id, table, &mut told);
+            self.fire_at(id, table, &mut conns);
         }
         // Slots are reused, so slot order is not connection order. A connection that watches
         // several ancestors is in the list several times.
-        told.sort_unstable();
-        told.dedup();
-        told
+        conns.sort_unstable();
+        conns.dedup();
+        conns
     }
 
     /// Does the connection have a watch of this type (WATCH-26)?
@@ -363,15 +363,15 @@ impl Watches {
 
     /// Collects the connections that watch exactly this path in the table's modes, and removes the
     /// one-shot modes among these.
-    fn fire_at(&mut self, id: PathId, table: Modes, told: &mut Vec<ConnId>) {
+    fn fire_at(&mut self, id: PathId, table: Modes, conns: &mut Vec<ConnId>) {
         let spent = Modes(table.0 & Modes::ONCE.0);
         let path = &mut self.paths[id.index()];
-        told.reserve_exact(path.list.len());
+        conns.reserve_exact(path.list.len());
         for watcher in path.list.as_slice() {
             let (before, after) = (watcher.modes(), watcher.modes().without(spent));
             if before.meets(table) {
                 let conn = &mut self.conns[watcher.slot().index()];
-                told.push(conn.id);
+                conns.push(conn.id);
                 self.counts.count(before, after);
                 let held = [
                     (&mut path.data, &mut self.counts.data_paths),
@@ -389,12 +389,12 @@ impl Watches {
 
     /// Collects the connections with a recursive watch on an ancestor of `path`. Hashes each byte
     /// of the path once, and compares names only with ancestors that have recursive watchers.
-    fn collect_above(&self, path: &str, told: &mut Vec<ConnId>) {
+    fn collect_above(&self, path: &str, conns: &mut Vec<ConnId>) {
         if path.len() > 1
             && path.starts_with('/')
             && let Some(root) = self.find("/")
         {
-            self.collect_recursive(root, told);
+            self.collect_recursive(root, conns);
         }
         let mut hasher = self.hash.build_hasher();
         let mut hashed = 0;
@@ -411,15 +411,15 @@ impl Watches {
                 watched.recursive > 0 && *watched.path == path[..end]
             };
             if let Some(id) = self.by_path.find(above.finish(), is_above) {
-                self.collect_recursive(*id, told);
+                self.collect_recursive(*id, conns);
             }
         }
     }
 
-    fn collect_recursive(&self, id: PathId, told: &mut Vec<ConnId>) {
+    fn collect_recursive(&self, id: PathId, conns: &mut Vec<ConnId>) {
         let recursive = |watcher: &&Watcher| watcher.modes().meets(Modes::RECURSIVE);
         let watchers = self.path(id).list.as_slice().iter().filter(recursive);
-        told.extend(watchers.map(|watcher| self.conns[watcher.slot().index()].id));
+        conns.extend(watchers.map(|watcher| self.conns[watcher.slot().index()].id));
     }
 
     fn forget_if_unwatched(&mut self, id: PathId) {

@@ -231,9 +231,9 @@ impl Model {
             let recursive = *mode == RECURSIVE && !watched.is_empty();
             watched == path || recursive && path.starts_with(&below)
         };
-        let told = table.iter().filter(covers).map(|(_, conn, _)| *conn).collect();
+        let conns = table.iter().filter(covers).map(|(_, conn, _)| *conn).collect();
         table.retain(|(watched, _, mode)| watched != path || *mode != STANDARD);
-        told
+        conns
     }
 
     fn fire(&mut self, event: EventType, path: &str) -> BTreeSet<ConnId> {
@@ -243,8 +243,8 @@ impl Model {
             }
             EventType::NodeChildrenChanged => Self::trigger(&mut self.child, path),
             EventType::NodeDeleted => {
-                let told = Self::trigger(&mut self.data, path);
-                &told | &Self::trigger(&mut self.child, path)
+                let conns = Self::trigger(&mut self.data, path);
+                &conns | &Self::trigger(&mut self.child, path)
             }
         }
     }
@@ -366,8 +366,8 @@ fn random_operations_match_a_model_of_zookeepers_tables() {
                 }
                 4..=8 => {
                     let (event, path) = (events[pick(4)], paths[pick(11)]);
-                    let told = Vec::from_iter(model.fire(event, path));
-                    assert_eq!(watches.fire(event, path), told, "{event:?} {path}");
+                    let conns = Vec::from_iter(model.fire(event, path));
+                    assert_eq!(watches.fire(event, path), conns, "{event:?} {path}");
                 }
                 _ => {
                     let kind = kinds[pick(4)];

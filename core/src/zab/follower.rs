@@ -141,7 +141,7 @@ impl Follower {
         assert!(self.acked <= zxid, "ACK {zxid} follows ACK {}", self.acked);
         assert!(!replica.saved().damaged, "a damaged server sends ACK {zxid}");
         self.acked = zxid;
-        cx.tell(link, FromLearner::Ack { zxid });
+        cx.send_peer(link, FromLearner::Ack { zxid });
     }
 
     /// The leader that it follows.
@@ -199,7 +199,7 @@ impl Follower {
         let accepted = replica.state().accepted_epoch;
         let (history, ensemble) =
             (replica.history_info(cx.config.id(), cx.voters), replica.ensemble_id());
-        cx.tell(link, FromLearner::FollowerInfo { accepted, history, ensemble });
+        cx.send_peer(link, FromLearner::FollowerInfo { accepted, history, ensemble });
         self.deadline = cx.now.mono.after(cx.config.discovery_limit() * 2);
     }
 
@@ -260,18 +260,18 @@ impl Follower {
                 let durable = replica.log().durable();
                 assert!(durable == last, "ACKEPOCH names {last}, which is durable to {durable}");
                 let nonce = replica.nonce_at(last);
-                cx.tell(link, FromLearner::AckEpoch { fresh, current, last, nonce });
+                cx.send_peer(link, FromLearner::AckEpoch { fresh, current, last, nonce });
             }
             Phase::Entering { link, epoch, write } if *write == id => {
                 let (link, epoch) = (*link, *epoch);
                 self.phase = Phase::Synced { link, epoch, recording: None };
-                cx.tell(link, FromLearner::AckNewLeader { epoch });
+                cx.send_peer(link, FromLearner::AckNewLeader { epoch });
                 // Some of the received entries may need this server's ACK to be committed.
                 self.on_durable(replica.log().durable(), replica, cx);
             }
             Phase::Synced { link, epoch, recording } if *recording == Some(id) => {
                 *recording = None;
-                cx.tell(*link, FromLearner::AckNewLeader { epoch: *epoch });
+                cx.send_peer(*link, FromLearner::AckNewLeader { epoch: *epoch });
             }
             Phase::Following { link, silent_until } if *silent_until == Some(id) => {
                 let link = *link;
@@ -310,7 +310,7 @@ impl Follower {
     pub(crate) fn on_installed(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
         if let Phase::Synchronization { link, .. } = self.phase {
             let last = replica.log().appended();
-            cx.tell(link, FromLearner::SyncAt { last, nonce: replica.nonce_at(last) });
+            cx.send_peer(link, FromLearner::SyncAt { last, nonce: replica.nonce_at(last) });
         }
     }
 
@@ -323,7 +323,7 @@ impl Follower {
         };
         if self.says_loading <= cx.now.mono {
             self.says_loading = cx.now.mono.after(cx.config.tick() / 2);
-            cx.tell(link, FromLearner::Loading { done, all });
+            cx.send_peer(link, FromLearner::Loading { done, all });
             cx.out.notices.push(Notice::Loading { zxid, done, all });
         }
     }
@@ -410,7 +410,7 @@ impl Follower {
         match replica.truncate(to, cx) {
             Ok(last) => {
                 cx.mark(Mark::Truncated);
-                cx.tell(link, FromLearner::SyncAt { last, nonce: replica.nonce_at(last) });
+                cx.send_peer(link, FromLearner::SyncAt { last, nonce: replica.nonce_at(last) });
                 FollowerEffect::None
             }
             Err(what) => self.refuse(PeerMisbehaved::History(what), cx),
@@ -574,7 +574,7 @@ impl Follower {
                 let digests = replica.digests_after(self.compared, DIGESTS);
                 self.compared = digests.last().map_or(self.compared, |(zxid, _)| *zxid);
                 let (sent, echo) = (cx.now.mono, leaders_clock);
-                cx.tell(link, FromLearner::Pong { round, sent, echo, touched, digests });
+                cx.send_peer(link, FromLearner::Pong { round, sent, echo, touched, digests });
                 FollowerEffect::None
             }
             Phase::Dialling

@@ -32,7 +32,7 @@ impl Leader {
                 cx.out.notices.push(Notice::StatesDiffer { server, zxid: *zxid });
             }
             let fingerprints = [(own, ours), (server, *theirs)];
-            let differing = self.digests.hear(*zxid, fingerprints, cx.voters);
+            let differing = self.digests.add(*zxid, fingerprints, cx.voters);
             if differing.contains(&own) {
                 return LeaderEffect::Differs(*zxid);
             }
@@ -43,12 +43,12 @@ impl Leader {
                     continue;
                 };
                 let effect = self.on_difference(link, *zxid, cx);
-                if !matches!(effect, LeaderEffect::GoOn) {
+                if !matches!(effect, LeaderEffect::None) {
                     return effect;
                 }
             }
         }
-        LeaderEffect::GoOn
+        LeaderEffect::None
     }
 
     /// The last epoch of a learner has another nonce here, so it had another leader there. While
@@ -75,7 +75,7 @@ impl Leader {
         }
         // The learner stays connected without counting: closing the link would start another
         // election, and another epoch, at once.
-        LeaderEffect::GoOn
+        LeaderEffect::None
     }
 
     /// Orders a learner to set its data aside, so that it is synchronised anew. With only two
@@ -97,7 +97,7 @@ impl Leader {
             );
             return self.refuse(link, LinkCloseReason::Incompatible(what), cx);
         }
-        cx.tell(link, FromLeader::Differs { zxid });
+        cx.send_peer(link, FromLeader::Differs { zxid });
         let what = format!(
             "what it has at {zxid} is not what this server has there: it sets its data aside"
         );
@@ -114,8 +114,8 @@ pub(super) fn ends_in_another_epoch(last: Zxid, nonce: u64, replica: &Replica) -
 }
 
 /// Is the learner ahead of this leader, which then must not judge its history?
-pub(super) fn is_ahead(said: &FromLearner, replica: &Replica) -> bool {
-    if let FromLearner::AckEpoch { current, last, .. } = said {
+pub(super) fn is_ahead(message: &FromLearner, replica: &Replica) -> bool {
+    if let FromLearner::AckEpoch { current, last, .. } = message {
         (*current, *last) > (replica.state().current_epoch, replica.log().appended())
     } else {
         false

@@ -14,35 +14,36 @@ const POSITIONS: usize = 64;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Digests {
-    heard: BTreeMap<Zxid, BTreeMap<ServerId, u64>>,
+    reported: BTreeMap<Zxid, BTreeMap<ServerId, u64>>,
 }
 
 impl Digests {
     /// Adds the digests of two servers at `zxid`. Returns the servers that differ there from a
     /// majority of the voters.
-    pub(super) fn hear(
+    pub(super) fn add(
         &mut self,
         zxid: Zxid,
         fingerprints: [(ServerId, u64); 2],
         voters: &Voters,
     ) -> BTreeSet<ServerId> {
-        let heard = self.heard.entry(zxid).or_default();
-        heard.extend(fingerprints);
-        let agree = |digest: u64| voters.is_quorum(|id| heard.get(&id) == Some(&digest));
+        let reported = self.reported.entry(zxid).or_default();
+        reported.extend(fingerprints);
+        let agree = |digest: u64| voters.is_quorum(|id| reported.get(&id) == Some(&digest));
         let right =
             fingerprints.map(|(_, digest)| digest).into_iter().find(|digest| agree(*digest));
-        let differing = heard.iter().filter(|(_, digest)| right.is_some_and(|it| it != **digest));
+        let differing =
+            reported.iter().filter(|(_, digest)| right.is_some_and(|it| it != **digest));
         let differing = differing.map(|(id, _)| *id).collect();
-        while self.heard.len() > POSITIONS {
-            self.heard.pop_first();
+        while self.reported.len() > POSITIONS {
+            self.reported.pop_first();
         }
         differing
     }
 
     /// Removes the digests of a server whose state will be replaced.
     pub(super) fn forget(&mut self, server: ServerId) {
-        self.heard.values_mut().for_each(|heard| {
-            heard.remove(&server);
+        self.reported.values_mut().for_each(|reported| {
+            reported.remove(&server);
         });
     }
 }
@@ -63,7 +64,7 @@ mod tests {
         let mut digests = Digests::default();
         let mut hear = |zxid, one: (u64, u64), other: (u64, u64)| {
             let [one, other] = [one, other].map(|(id, digest)| (ServerId(id), digest));
-            digests.hear(zxid, [one, other], &voters)
+            digests.add(zxid, [one, other], &voters)
         };
         assert_eq!(hear(AT, (1, 7), (2, 7)), ids(&[]));
         assert_eq!(hear(AT, (1, 7), (3, 8)), ids(&[3]), "a learner");
@@ -77,7 +78,7 @@ mod tests {
     fn two_servers_have_no_majority_to_differ_from() {
         let voters = Voters::new([1, 2].map(ServerId));
         let pair = [(ServerId(1), 7), (ServerId(2), 8)];
-        assert_eq!(Digests::default().hear(AT, pair, &voters), ids(&[]));
+        assert_eq!(Digests::default().add(AT, pair, &voters), ids(&[]));
     }
 
     #[test]
@@ -86,11 +87,11 @@ mod tests {
         let mut digests = Digests::default();
         for zxid in 0..1_000 {
             let pair = [(ServerId(1), 7), (ServerId(2), 7)];
-            assert!(digests.hear(Zxid(zxid), pair, &voters).is_empty());
+            assert!(digests.add(Zxid(zxid), pair, &voters).is_empty());
         }
-        assert_eq!(digests.heard.len(), POSITIONS);
-        digests.hear(AT, [(ServerId(1), 7), (ServerId(3), 8)], &voters);
+        assert_eq!(digests.reported.len(), POSITIONS);
+        digests.add(AT, [(ServerId(1), 7), (ServerId(3), 8)], &voters);
         digests.forget(ServerId(3));
-        assert!(digests.hear(AT, [(ServerId(1), 7), (ServerId(2), 7)], &voters).is_empty());
+        assert!(digests.add(AT, [(ServerId(1), 7), (ServerId(2), 7)], &voters).is_empty());
     }
 }

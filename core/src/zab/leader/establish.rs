@@ -48,7 +48,7 @@ impl Leader {
         self.maybe_propose_epoch(replica, cx);
         self.announce_epoch(replica, cx);
         self.check(replica);
-        LeaderEffect::GoOn
+        LeaderEffect::None
     }
 
     /// Is the learner's accepted epoch credible? A single server whose epoch is far above all
@@ -88,14 +88,14 @@ impl Leader {
         cx.mark(Mark::LearnerRefused);
         let epoch = self.known_epoch(replica);
         let (ensemble, blank) = (replica.last_ensemble_id(), replica.has_nothing_to_lose());
-        cx.tell(link, FromLeader::LeaderInfo { epoch, empty: false, ensemble, blank });
+        cx.send_peer(link, FromLeader::LeaderInfo { epoch, empty: false, ensemble, blank });
         let what = format!(
             "server {server} has promised epoch {accepted}, and this one knows of {epoch}: move \
              the data directory of server \
              {server} away and start it, so that it is filled anew"
         );
         cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Incompatible(what)));
-        LeaderEffect::GoOn
+        LeaderEffect::None
     }
 
     /// A state write of this server is durable: its promise, its own entry into the epoch, or the
@@ -114,7 +114,7 @@ impl Leader {
                 promised.insert(cx.config.id(), self.history);
                 self.announce_epoch(replica, cx);
                 self.maybe_synchronize(replica, cx);
-                LeaderEffect::GoOn
+                LeaderEffect::None
             }
             Phase::Synchronization { epoch, write, own, .. } if *write == id => {
                 let durable = replica.saved().current_epoch;
@@ -128,7 +128,7 @@ impl Leader {
             Phase::Gathering
             | Phase::Promising { .. }
             | Phase::Synchronization { .. }
-            | Phase::Broadcast { .. } => LeaderEffect::GoOn,
+            | Phase::Broadcast { .. } => LeaderEffect::None,
         }
     }
 
@@ -138,7 +138,7 @@ impl Leader {
         let Phase::Gathering = self.phase else {
             return;
         };
-        if may_decide(&self.said(|_| true, cx), replica, cx) {
+        if may_decide(&self.histories(|_| true, cx), replica, cx) {
             let own = replica.state().accepted_epoch;
             let newer = self.learners.values().any(|learner| learner.accepted > own);
             cx.mark(if newer { Mark::EpochOfLearner } else { Mark::EpochOwn });
@@ -174,12 +174,12 @@ impl Leader {
         let (empty, ensemble) = (replica.log().is_empty(), replica.last_ensemble_id());
         let blank = replica.has_nothing_to_lose();
         let voters = cx.voters;
-        let mut lists = voters.before(&self.said(|_| true, cx));
+        let mut lists = voters.before(&self.histories(|_| true, cx));
         lists.push(voters.without(self.history.newcomers));
         for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
             learner.stage = Stage::Promising;
             let empty = empty || lists.iter().all(|before| !before.contains(learner.server));
-            cx.tell(learner.link, FromLeader::LeaderInfo { epoch, empty, ensemble, blank });
+            cx.send_peer(learner.link, FromLeader::LeaderInfo { epoch, empty, ensemble, blank });
         }
     }
 
@@ -225,7 +225,7 @@ impl Leader {
             }
             Phase::Gathering => unreachable!("no epoch was announced"),
         }
-        LeaderEffect::GoOn
+        LeaderEffect::None
     }
 
     /// A quorum has promised, and no learner is ahead: this leader's history becomes that of the
@@ -267,7 +267,7 @@ impl Leader {
         {
             learner.note_answer(last, replica, cx);
             learner.choose_sync_mode(last, replica, epoch, cx);
-            return LeaderEffect::GoOn;
+            return LeaderEffect::None;
         }
         self.refuse(link, PeerMisbehaved::OutOfTurn(format!("at {last}")), cx)
     }
@@ -298,7 +298,7 @@ impl Leader {
             cx.mark(Mark::LearnerJoined);
             learner.serve(replica, cx);
         }
-        LeaderEffect::GoOn
+        LeaderEffect::None
     }
 
     /// Begins service once a quorum has the history and the identity of the ensemble durably, and
@@ -308,14 +308,14 @@ impl Leader {
     /// history, the new voters have no acknowledged transactions to lose.
     fn maybe_establish(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> LeaderEffect {
         let Phase::Synchronization { epoch, own, recording, .. } = self.phase else {
-            return LeaderEffect::GoOn;
+            return LeaderEffect::None;
         };
-        if !own || !may_decide(&self.said(Learner::is_synced, cx), replica, cx) {
-            return LeaderEffect::GoOn;
+        if !own || !may_decide(&self.histories(Learner::is_synced, cx), replica, cx) {
+            return LeaderEffect::None;
         }
         if replica.is_established_under(cx.voters) {
-            let keep_voters = may_decide(&self.said(Learner::is_ready, cx), replica, cx);
-            return if keep_voters { LeaderEffect::Establish } else { LeaderEffect::GoOn };
+            let keep_voters = may_decide(&self.histories(Learner::is_ready, cx), replica, cx);
+            return if keep_voters { LeaderEffect::Establish } else { LeaderEffect::None };
         }
         if recording.is_none() {
             if let Phase::Synchronization { recording, .. } = &mut self.phase {
@@ -325,11 +325,11 @@ impl Leader {
                 learner.renew_voters(replica, epoch, cx);
             }
         }
-        LeaderEffect::GoOn
+        LeaderEffect::None
     }
 
     /// The histories of this server and of the learners for which `so_far` holds.
-    fn said(
+    fn histories(
         &self,
         so_far: impl Fn(&Learner) -> bool,
         cx: &Cx<'_>,
@@ -340,6 +340,6 @@ impl Leader {
     }
 }
 
-fn may_decide(said: &BTreeMap<ServerId, HistoryInfo>, replica: &Replica, cx: &Cx<'_>) -> bool {
-    cx.voters.may_decide(said, replica.log().is_empty())
+fn may_decide(histories: &BTreeMap<ServerId, HistoryInfo>, replica: &Replica, cx: &Cx<'_>) -> bool {
+    cx.voters.may_decide(histories, replica.log().is_empty())
 }

@@ -36,7 +36,7 @@ pub(super) struct Learner {
     /// The last transaction that it has been sent.
     sent: Zxid,
     /// Has it been sent the voters of this epoch?
-    told_voters: bool,
+    sent_voters: bool,
     /// Has it recorded them durably?
     keeps_voters: bool,
     /// Is a disk read for it under way?
@@ -46,7 +46,7 @@ pub(super) struct Learner {
     /// When the learner was last known to be alive. While it serves, this is the send time of the
     /// newest ping that it has answered: a message that has waited in a queue does not show that
     /// the learner is alive now.
-    heard: Instant,
+    last_received: Instant,
     /// The learner's clock in its last PONG.
     echo: Instant,
     /// Since when acknowledgements are due without one having arrived.
@@ -91,11 +91,11 @@ impl Learner {
             accepted,
             stage: Stage::Informed,
             sent: Zxid::ZERO,
-            told_voters: false,
+            sent_voters: false,
             keeps_voters: false,
             reading: false,
             awaiting_drain: false,
-            heard: now,
+            last_received: now,
             echo: Instant(0),
             unacked_since: None,
         }
@@ -109,7 +109,7 @@ impl Learner {
         assert!(!lacks, "live server {server} was sent {sent}, short of {appended}");
         let is_syncing = self.is_syncing();
         assert!(is_syncing || !self.reading, "a read for server {server} in {:?}", self.stage);
-        let acked = !self.keeps_voters || self.told_voters && self.is_synced();
+        let acked = !self.keeps_voters || self.sent_voters && self.is_synced();
         assert!(acked, "server {server} keeps voters that it was not sent: {:?}", self.stage);
     }
 
@@ -189,7 +189,7 @@ impl Learner {
                 // ends.
                 cx.mark(Mark::SyncTrunc);
                 self.stage = Stage::Truncating;
-                cx.tell(self.link, FromLeader::Trunc { to: shared });
+                cx.send_peer(self.link, FromLeader::Trunc { to: shared });
             }
             None => match replica.newest_snapshot() {
                 Some(zxid) => {
@@ -266,27 +266,27 @@ impl Learner {
             }
             bytes += entry.bytes.len() as u64;
             self.sent = entry.zxid;
-            cx.tell(self.link, FromLeader::Proposal(entry.clone()));
+            cx.send_peer(self.link, FromLeader::Proposal(entry.clone()));
         }
         // The learner becomes live in the step that sends the last entry, so it misses no proposal.
         self.stage = Stage::Live;
         self.check_sent(replica.log().appended());
-        self.tell_voters(replica, epoch, cx);
+        self.send_voters(replica, epoch, cx);
     }
 
     /// Sends NEWLEADER with the voters to record: those of the last established epoch, until a
     /// quorum has the history.
-    fn tell_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
-        self.told_voters = keeps_voters(replica, cx);
-        cx.tell(self.link, replica.new_leader(epoch, cx));
+    fn send_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
+        self.sent_voters = keeps_voters(replica, cx);
+        cx.send_peer(self.link, replica.new_leader(epoch, cx));
     }
 
     /// Sends NEWLEADER again once the leader has recorded the voters of this epoch, if the learner
     /// has recorded the former ones.
     pub(super) fn renew_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
-        if self.is_synced() && !self.told_voters && keeps_voters(replica, cx) {
+        if self.is_synced() && !self.sent_voters && keeps_voters(replica, cx) {
             cx.mark(Mark::VotersRenewed);
-            self.tell_voters(replica, epoch, cx);
+            self.send_voters(replica, epoch, cx);
         }
     }
 
@@ -308,7 +308,7 @@ impl Learner {
                 return Err(format!("the disk read {} after {}", entry.zxid, self.sent));
             }
             self.sent = entry.zxid;
-            cx.tell(self.link, FromLeader::Proposal(entry));
+            cx.send_peer(self.link, FromLeader::Proposal(entry));
         }
         self.awaiting_drain = true;
         Ok(())
@@ -330,7 +330,7 @@ impl Learner {
         if let Stage::Snapshotting { zxid, next } = &mut self.stage {
             assert!(*next == Some(index), "chunk {index} was read instead of {next:?}");
             *next = (!last).then_some(index + 1);
-            cx.tell(self.link, FromLeader::Snap { zxid: *zxid, index, bytes, last });
+            cx.send_peer(self.link, FromLeader::Snap { zxid: *zxid, index, bytes, last });
             self.awaiting_drain = true;
         }
         Ok(())
@@ -344,9 +344,9 @@ impl Learner {
         self.stage = Stage::Serving;
         // The learner was silent because it waited for UPTODATE. From now on the shorter silence
         // limit applies.
-        self.heard = cx.now.mono;
+        self.last_received = cx.now.mono;
         let committed = replica.log().committed();
-        cx.tell(self.link, FromLeader::UpToDate { committed });
+        cx.send_peer(self.link, FromLeader::UpToDate { committed });
     }
 
     /// The send queue of the link is empty.
@@ -355,7 +355,7 @@ impl Learner {
         // nothing for long. A serving learner answers pings; for it, draining proves nothing,
         // because a ping may be sent to a machine that is down.
         if self.stage != Stage::Serving {
-            self.heard = cx.now.mono;
+            self.last_received = cx.now.mono;
         }
         self.awaiting_drain = false;
         self.send_next(replica, epoch, cx);
@@ -370,7 +370,7 @@ impl Learner {
                 cx.mark(Mark::SyncProposalLive);
             }
             self.unacked_since.get_or_insert(cx.now.mono);
-            cx.tell(self.link, FromLeader::Proposal(entry.clone()));
+            cx.send_peer(self.link, FromLeader::Proposal(entry.clone()));
         } else if matches!(self.stage, Stage::CatchingUp | Stage::Snapshotting { .. }) {
             cx.mark(Mark::SyncMeanwhile);
         }
@@ -379,7 +379,7 @@ impl Learner {
     /// The learner has sent a message. Until it serves, any message is a sign of life.
     pub(super) fn on_message(&mut self, now: Instant) {
         if self.stage != Stage::Serving {
-            self.heard = now;
+            self.last_received = now;
         }
     }
 
@@ -387,7 +387,7 @@ impl Learner {
     /// own clock.
     pub(super) fn on_pong(&mut self, sent: Instant, echo: Instant, now: Instant) {
         self.echo = sent;
-        self.heard = self.heard.max(echo.min(now));
+        self.last_received = self.last_received.max(echo.min(now));
     }
 
     /// The learner's clock value to send with the next ping.
@@ -400,12 +400,12 @@ impl Learner {
     /// was outstanding.
     pub(super) fn on_ack_new_leader(&mut self, now: Instant) -> bool {
         let asked = self.stage == Stage::Live
-            || (self.stage == Stage::Synced && self.told_voters && !self.keeps_voters);
+            || (self.stage == Stage::Synced && self.sent_voters && !self.keeps_voters);
         if self.stage == Stage::Live {
             self.stage = Stage::Synced;
             self.unacked_since = self.unacked_since.map(|_| now);
         }
-        self.keeps_voters |= asked && self.told_voters;
+        self.keeps_voters |= asked && self.sent_voters;
         asked
     }
 
@@ -420,9 +420,9 @@ impl Learner {
     pub(super) fn deadline(&self, cx: &Cx<'_>) -> Instant {
         let config = cx.config;
         let silent = if self.stage == Stage::Serving {
-            self.heard.after(config.silence_limit())
+            self.last_received.after(config.silence_limit())
         } else {
-            self.heard.after(config.init_limit())
+            self.last_received.after(config.init_limit())
         };
         match self.unacked_since {
             Some(since) if self.is_synced() => silent.min(since.after(config.sync_limit())),

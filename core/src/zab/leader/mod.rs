@@ -69,7 +69,7 @@ enum Phase {
     /// Waits until a quorum has the history, and the voters of this epoch, durably.
     Synchronization { epoch: Epoch, write: WriteId, own: bool, recording: Option<WriteId> },
     /// Serves clients.
-    Broadcast { epoch: Epoch, broadcast: Box<Proposer> },
+    Broadcast { epoch: Epoch, proposer: Box<Proposer> },
 }
 
 /// What `server` has to do after an event.
@@ -77,7 +77,7 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) enum LeaderEffect {
     /// Nothing.
-    GoOn,
+    None,
     /// The history is committed up to this zxid.
     Commit(Zxid),
     /// A quorum has the history: all of it is committed, and service begins once it is applied.
@@ -132,9 +132,9 @@ impl Leader {
             Phase::Synchronization { epoch, own: true, .. } => {
                 assert!(*epoch == entered, "epoch {epoch} is entered, and {entered} is durable");
             }
-            Phase::Broadcast { epoch, broadcast } => {
+            Phase::Broadcast { epoch, proposer } => {
                 assert!(*epoch == entered, "epoch {epoch} serves, and {entered} is durable");
-                broadcast.check_proposed(*epoch, replica);
+                proposer.check_proposed(*epoch, replica);
             }
             Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => {}
         }
@@ -160,15 +160,15 @@ impl Leader {
     /// The proposer, while this leader serves.
     pub(crate) fn serving(&self) -> Option<&Proposer> {
         match &self.phase {
-            Phase::Broadcast { broadcast, .. } => Some(broadcast),
+            Phase::Broadcast { proposer, .. } => Some(proposer),
             Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => None,
         }
     }
 
     /// The same, mutable.
-    pub(crate) fn broadcast(&mut self) -> Option<&mut Proposer> {
+    pub(crate) fn proposer(&mut self) -> Option<&mut Proposer> {
         match &mut self.phase {
-            Phase::Broadcast { broadcast, .. } => Some(broadcast),
+            Phase::Broadcast { proposer, .. } => Some(proposer),
             Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => None,
         }
     }
@@ -220,7 +220,7 @@ impl Leader {
         self.check(replica);
         let Some(learner) = self.learners.get_mut(&link) else {
             cx.mark(Mark::LinkDead);
-            return LeaderEffect::GoOn;
+            return LeaderEffect::None;
         };
         learner.on_message(cx.now.mono);
         if let FromLearner::AckEpoch { last, nonce, .. } | FromLearner::SyncAt { last, nonce } =
@@ -240,7 +240,7 @@ impl Leader {
             FromLearner::AckNewLeader { epoch } => self.on_ack_new_leader(link, epoch, replica, cx),
             FromLearner::Ack { zxid } => self.on_ack(link, zxid, replica, cx),
             // The message only shows that the learner is alive.
-            FromLearner::Loading { .. } => LeaderEffect::GoOn,
+            FromLearner::Loading { .. } => LeaderEffect::None,
             FromLearner::Pong { round, echo, sent, touched, digests }
                 if digests.len() <= DIGESTS =>
             {
@@ -248,7 +248,7 @@ impl Leader {
                 let compares = learner.is_synced();
                 let digests = if compares { &digests[..] } else { &[] };
                 let effect = self.compare(server, digests, replica, cx);
-                if matches!(effect, LeaderEffect::GoOn) {
+                if matches!(effect, LeaderEffect::None) {
                     self.on_pong(link, round, &touched, cx)
                 } else {
                     effect
@@ -317,7 +317,7 @@ impl Leader {
     ) -> LeaderEffect {
         match self.learners.get_mut(&link).map(|learner| learner.on_log_read(found, replica, cx)) {
             // The link is gone, or the read was successful.
-            None | Some(Ok(())) => LeaderEffect::GoOn,
+            None | Some(Ok(())) => LeaderEffect::None,
             Some(Err(what)) => {
                 cx.mark(Mark::LogReadFailed);
                 replica.on_log_unreadable();
@@ -337,7 +337,7 @@ impl Leader {
     ) -> LeaderEffect {
         let learner = self.learners.get_mut(&link);
         match learner.map(|learner| learner.on_snapshot_read(index, found, cx)) {
-            None | Some(Ok(())) => LeaderEffect::GoOn,
+            None | Some(Ok(())) => LeaderEffect::None,
             Some(Err(what)) => {
                 cx.mark(Mark::LogReadFailed);
                 replica.on_snapshot_unreadable(zxid);
@@ -362,9 +362,9 @@ impl Leader {
     /// The log of this server is durable up to `zxid`.
     pub(crate) fn on_durable(&mut self, zxid: Zxid, cx: &mut Cx<'_>) -> LeaderEffect {
         let own = cx.config.id();
-        match self.broadcast() {
-            Some(broadcast) => LeaderEffect::Commit(broadcast.on_ack(own, zxid, cx)),
-            None => LeaderEffect::GoOn,
+        match self.proposer() {
+            Some(proposer) => LeaderEffect::Commit(proposer.on_ack(own, zxid, cx)),
+            None => LeaderEffect::None,
         }
     }
 
@@ -379,8 +379,8 @@ impl Leader {
         assert!(established, "the voters of epoch {epoch} are not durable");
         debug_assert!(self.has_quorum(Learner::is_ready, cx), "no quorum is ready: {self:?}");
         cx.mark(Mark::BroadcastBegun);
-        let broadcast = Box::new(Proposer::new(epoch, replica, cx));
-        self.phase = Phase::Broadcast { epoch, broadcast };
+        let proposer = Box::new(Proposer::new(epoch, replica, cx));
+        self.phase = Phase::Broadcast { epoch, proposer };
         for learner in self.learners.values_mut().filter(|learner| learner.is_ready()) {
             learner.serve(replica, cx);
         }
@@ -476,10 +476,10 @@ impl Leader {
     /// A serving leader whose history no quorum follows cannot commit: it steps down at once.
     fn check_quorum(&self, cx: &mut Cx<'_>) -> LeaderEffect {
         if self.serving().is_none() {
-            return LeaderEffect::GoOn;
+            return LeaderEffect::None;
         }
         if self.has_quorum(Learner::is_synced, cx) {
-            return LeaderEffect::GoOn;
+            return LeaderEffect::None;
         }
         cx.mark(Mark::QuorumLost);
         LeaderEffect::StepDown(StepDownReason::Quorum)

@@ -26,12 +26,12 @@ impl Leader {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
-        let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
+        let Some(proposer) = self.proposer() else { unreachable!("only who serves proposes") };
         let (session, server) = (write.session, write.origin.server);
         if let SessionKind::Upgrading { timeout_ms } = write.session_kind
-            && let Some(entry) = broadcast.propose_upgrade(session, timeout_ms, server, replica, cx)
+            && let Some(entry) = proposer.propose_upgrade(session, timeout_ms, server, replica, cx)
         {
-            let room = broadcast.has_room(cx);
+            let room = proposer.has_room(cx);
             self.send(&entry, cx);
             if !room {
                 // Under the next leader the session is global; the client's server submits the
@@ -40,11 +40,11 @@ impl Leader {
                 return LeaderEffect::StepDown(StepDownReason::Epoch);
             }
         }
-        let Some(broadcast) = self.broadcast() else { unreachable!("only who serves proposes") };
-        if let Some(entry) = broadcast.propose(write, replica, cx) {
+        let Some(proposer) = self.proposer() else { unreachable!("only who serves proposes") };
+        if let Some(entry) = proposer.propose(write, replica, cx) {
             self.send(&entry, cx);
         }
-        LeaderEffect::GoOn
+        LeaderEffect::None
     }
 
     /// Proposes the end of an expired session.
@@ -55,34 +55,35 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
         let now = cx.now.mono;
-        let Some(broadcast) = self.broadcast() else {
-            return LeaderEffect::GoOn;
+        let Some(proposer) = self.proposer() else {
+            return LeaderEffect::None;
         };
         if now.since(deadline) > cx.config.tick() {
             // This server has stalled, so the lack of heartbeats does not show that clients are
             // gone.
             cx.mark(Mark::SessionsStalled);
-            broadcast.tracker.touch_all(now);
-            return LeaderEffect::GoOn;
+            proposer.tracker.touch_all(now);
+            return LeaderEffect::None;
         }
-        for (session, notice) in broadcast.tracker.expire(now) {
-            let Some(broadcast) = self.broadcast().filter(|broadcast| broadcast.has_room(cx))
-            else {
+        for (session, notice) in proposer.tracker.expire(now) {
+            let Some(proposer) = self.proposer().filter(|proposer| proposer.has_room(cx)) else {
                 // The rest is not lost: the next leader tracks every session anew.
                 cx.mark(Mark::EpochUsedUp);
                 return LeaderEffect::StepDown(StepDownReason::Epoch);
             };
             cx.mark(Mark::SessionExpired);
             cx.out.notices.push(notice);
-            let entry = broadcast.propose_expiry(session, replica, cx);
+            let entry = proposer.propose_expiry(session, replica, cx);
             self.send(&entry, cx);
         }
-        LeaderEffect::GoOn
+        LeaderEffect::None
     }
 
     /// Proposes the deletion of the next container or TTL node, if one can be deleted now.
-    pub(crate) fn clean(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
-        if let Some(entry) = self.broadcast().and_then(|broadcast| broadcast.clean(replica, cx)) {
+    pub(crate) fn check_containers(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+        if let Some(entry) =
+            self.proposer().and_then(|proposer| proposer.check_containers(replica, cx))
+        {
             self.send(&entry, cx);
         }
     }
@@ -95,15 +96,15 @@ impl Leader {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
-        match self.broadcast() {
-            Some(broadcast) if broadcast.has_room(cx) => {
-                let entry = broadcast.propose_session(timeout_ms, origin, replica, cx);
+        match self.proposer() {
+            Some(proposer) if proposer.has_room(cx) => {
+                let entry = proposer.propose_session(timeout_ms, origin, replica, cx);
                 self.send(&entry, cx);
-                LeaderEffect::GoOn
+                LeaderEffect::None
             }
             Some(_) => LeaderEffect::StepDown(StepDownReason::Epoch),
             // No learner sends this before service begins, so there is nothing to answer.
-            None => LeaderEffect::GoOn,
+            None => LeaderEffect::None,
         }
     }
 
@@ -116,8 +117,8 @@ impl Leader {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Resumption {
-        let Some(broadcast) = self.broadcast() else { unreachable!("only who serves resumes") };
-        let resumption = broadcast.resume_session(session, timeout_ms, origin, replica, cx);
+        let Some(proposer) = self.proposer() else { unreachable!("only who serves resumes") };
+        let resumption = proposer.resume_session(session, timeout_ms, origin, replica, cx);
         if let Resumption::Moves(entry) = &resumption {
             self.send(entry, cx);
         }
@@ -126,12 +127,12 @@ impl Leader {
 
     /// Adds a sync, which completes once a quorum has confirmed this leader.
     pub(crate) fn sync(&mut self, waiter: SyncWaiter, cx: &mut Cx<'_>) -> LeaderEffect {
-        let Some(broadcast) = self.broadcast() else {
-            return LeaderEffect::GoOn;
+        let Some(proposer) = self.proposer() else {
+            return LeaderEffect::None;
         };
-        if broadcast.syncs.push(waiter) {
+        if proposer.syncs.push(waiter) {
             cx.mark(Mark::SyncShared);
-            return LeaderEffect::GoOn;
+            return LeaderEffect::None;
         }
         self.ping(cx);
         self.confirm(cx)
@@ -140,7 +141,7 @@ impl Leader {
     /// Informs the learners that the history is committed up to `zxid`.
     pub(crate) fn send_commit(&self, zxid: Zxid, cx: &mut Cx<'_>) {
         for learner in self.learners.values().filter(|learner| learner.stage == Stage::Serving) {
-            cx.tell(learner.link, FromLeader::Commit { zxid });
+            cx.send_peer(learner.link, FromLeader::Commit { zxid });
         }
     }
 
@@ -161,9 +162,9 @@ impl Leader {
         };
         learner.on_ack(zxid, cx.now.mono);
         let server = learner.server;
-        match self.broadcast() {
-            Some(broadcast) => LeaderEffect::Commit(broadcast.on_ack(server, zxid, cx)),
-            None => LeaderEffect::GoOn,
+        match self.proposer() {
+            Some(proposer) => LeaderEffect::Commit(proposer.on_ack(server, zxid, cx)),
+            None => LeaderEffect::None,
         }
     }
 
@@ -181,9 +182,9 @@ impl Leader {
         };
         self.answered.insert(server, round);
         let now = cx.now.mono;
-        if let Some(broadcast) = self.broadcast() {
+        if let Some(proposer) = self.proposer() {
             for (session, timeout_ms) in touched {
-                broadcast.tracker.touch_by(server, *session, *timeout_ms, now);
+                proposer.tracker.touch_by(server, *session, *timeout_ms, now);
             }
         }
         self.confirm(cx)
@@ -197,17 +198,17 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
         let now = cx.now.mono;
-        let Some(broadcast) = self.broadcast() else {
+        let Some(proposer) = self.proposer() else {
             return self.refuse(
                 link,
                 PeerMisbehaved::OutOfTurn("a write before service".into()),
                 cx,
             );
         };
-        if !broadcast.has_room(cx) {
+        if !proposer.has_room(cx) {
             return LeaderEffect::StepDown(StepDownReason::Epoch);
         }
-        broadcast.tracker.touch(write.session, None, now);
+        proposer.tracker.touch(write.session, None, now);
         self.propose(write, replica, cx)
     }
 
@@ -221,14 +222,14 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
         let server = self.learners.get(&link).map(|learner| learner.server);
-        let (Some(server), Some(broadcast)) = (server, self.broadcast()) else {
+        let (Some(server), Some(proposer)) = (server, self.proposer()) else {
             return self.refuse(
                 link,
                 PeerMisbehaved::OutOfTurn("a session before service".into()),
                 cx,
             );
         };
-        if !broadcast.has_room(cx) {
+        if !proposer.has_room(cx) {
             return LeaderEffect::StepDown(StepDownReason::Epoch);
         }
         let origin = Origin::handshake(server, conn);
@@ -246,7 +247,7 @@ impl Leader {
             Resumption::Closing => cx.mark(Mark::SessionMoveClosing),
             Resumption::Moves(_) => {}
         }
-        LeaderEffect::GoOn
+        LeaderEffect::None
     }
 
     fn send(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
@@ -259,12 +260,12 @@ impl Leader {
         self.round += 1;
         self.next_ping = cx.now.mono.after(cx.config.tick() / 2);
         let round = self.round;
-        if let Some(broadcast) = self.broadcast() {
-            broadcast.syncs.on_ping(round);
+        if let Some(proposer) = self.proposer() {
+            proposer.syncs.on_ping(round);
         }
         let sent = cx.now.mono;
         for learner in self.learners.values().filter(|learner| learner.is_synced()) {
-            cx.tell(learner.link, FromLeader::Ping { round, sent, echo: learner.echo() });
+            cx.send_peer(learner.link, FromLeader::Ping { round, sent, echo: learner.echo() });
         }
     }
 
@@ -280,17 +281,17 @@ impl Leader {
             let confirmed = cx.voters.quorum_watermark(answered);
             let round = self.round;
             assert!(confirmed <= round, "ping {confirmed} is answered, and {round} the last");
-            let Some(broadcast) = self.broadcast() else {
-                return LeaderEffect::GoOn;
+            let Some(proposer) = self.proposer() else {
+                return LeaderEffect::None;
             };
-            let satisfied: VecDeque<SyncWaiter> = broadcast.syncs.on_confirmed(confirmed);
-            let more = broadcast.syncs.want_ping();
+            let satisfied: VecDeque<SyncWaiter> = proposer.syncs.on_confirmed(confirmed);
+            let more = proposer.syncs.want_ping();
             for waiter in satisfied {
                 let SyncWaiter { link, conn, request } = waiter;
                 match link {
                     None => local.push(waiter),
                     Some(link) if self.learners.contains_key(&link) => {
-                        cx.tell(link, FromLeader::Synced { conn, request });
+                        cx.send_peer(link, FromLeader::Synced { conn, request });
                     }
                     Some(_) => {}
                 }
@@ -300,6 +301,6 @@ impl Leader {
             }
             self.ping(cx);
         }
-        if local.is_empty() { LeaderEffect::GoOn } else { LeaderEffect::Synced(local) }
+        if local.is_empty() { LeaderEffect::None } else { LeaderEffect::Synced(local) }
     }
 }

@@ -2,7 +2,7 @@
 //! DATA-22).
 //!
 //! Owns the pace: a search begins at fixed intervals, and deletes the nodes it finds one by one,
-//! evenly spaced. Must not decide whether a node may be deleted (`tree::lapse` and `prep` do), nor
+//! evenly spaced. Must not decide whether a node may be deleted (`tree::expiry` and `prep` do), nor
 //! propose.
 
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl ContainerManager {
     }
 
     pub(crate) fn deadline(&mut self, tree: &Tree, cx: &Cx<'_>) -> Option<Instant> {
-        if !tree.has_lapses() {
+        if !tree.has_expiring() {
             (self.next, self.after) = (None, None);
         } else if self.next.is_none() {
             self.next = Some(self.next_round(cx.now.mono, &cx.config.tree));
@@ -47,13 +47,13 @@ impl ContainerManager {
     pub(crate) fn take_due(
         &mut self,
         prep: &mut Prep,
-        case: &PrepContext<'_>,
+        context: &PrepContext<'_>,
         now: Instant,
     ) -> Option<TxnOp> {
-        let options = &case.config.tree;
-        while let Some(found) = case.tree.next_lapse(self.after, case.time, options) {
+        let options = &context.config.tree;
+        while let Some(found) = context.tree.next_expiring(self.after, context.time, options) {
             self.after = Some(found);
-            if let Some(op) = prep.lapse(case, &case.tree.path_of(found.1)) {
+            if let Some(op) = prep.expiry(context, &context.tree.path_of(found.1)) {
                 self.next = Some(now.after(MINUTE / options.container_max_per_minute.max(1)));
                 return Some(op);
             }

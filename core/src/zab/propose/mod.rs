@@ -33,7 +33,7 @@ use crate::wire::{Id, Request};
 pub(crate) struct Proposer {
     pub(crate) tracker: SessionTracker,
     prep: Prep,
-    cleaning: ContainerManager,
+    containers: ContainerManager,
     /// The next session id, by the id byte of the server that the session is created for.
     next_session: BTreeMap<u8, SessionId>,
     /// Sessions whose creation or upgrade is proposed and not applied.
@@ -94,7 +94,7 @@ impl Proposer {
         Proposer {
             tracker: SessionTracker::new(replica.sessions(), cx.config.tick(), cx.now.mono),
             prep: Prep::new(KeyedHash::new(cx.rng)),
-            cleaning: ContainerManager::new(cx.now.mono),
+            containers: ContainerManager::new(cx.now.mono),
             next_session: BTreeMap::new(),
             beginning: BTreeSet::new(),
             last_proposed: Zxid::start_of(epoch),
@@ -128,12 +128,12 @@ impl Proposer {
             cx.mark(Mark::RequestOnClosingSession);
             return None;
         }
-        if !local && !self.tracker.claim(session, origin.server) {
+        if !local && !self.tracker.check_owner(session, origin.server) {
             cx.mark(Mark::WriteOfMovedSession);
             return None;
         }
-        let asked = Decision { session, local, origin: Some(origin), ids: &ids, request };
-        Some(self.decide(asked, replica, cx))
+        let decision = Decision { session, local, origin: Some(origin), ids: &ids, request };
+        Some(self.decide(decision, replica, cx))
     }
 
     /// Proposes that a local session of `server` becomes global; this leader tracks its expiry from
@@ -151,7 +151,7 @@ impl Proposer {
         }
         self.beginning.insert(session);
         self.tracker.track(session, timeout_ms, cx.now.mono);
-        self.tracker.give(session, server);
+        self.tracker.set_owner(session, server);
         // If the leader creates global sessions for this server later, their ids follow this one
         // (S4).
         let behind = replica.sessions().first_id_behind(session, server, cx.now.wall, &mut *cx.rng);
@@ -175,18 +175,18 @@ impl Proposer {
         cx: &mut Cx<'_>,
     ) -> Entry {
         let request = Request::CloseSession;
-        let asked = Decision { session, local: false, origin: None, ids: &[], request };
-        self.decide(asked, replica, cx)
+        let decision = Decision { session, local: false, origin: None, ids: &[], request };
+        self.decide(decision, replica, cx)
     }
 
-    fn decide(&mut self, asked: Decision<'_>, replica: &mut Replica, cx: &mut Cx<'_>) -> Entry {
-        let Decision { session, local, origin, ids, request } = asked;
+    fn decide(&mut self, decision: Decision<'_>, replica: &mut Replica, cx: &mut Cx<'_>) -> Entry {
+        let Decision { session, local, origin, ids, request } = decision;
         let zxid = self.take_zxid(cx);
         let closes = matches!(request, Request::CloseSession);
         let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
         let tree = replica.tree();
-        let case = PrepContext { tree, config, schemes, session, local, ids, zxid, time };
-        let op = self.prep.decide(&case, request);
+        let context = PrepContext { tree, config, schemes, session, local, ids, zxid, time };
+        let op = self.prep.decide(&context, request);
         if self.prep.take_over_soft_quota() {
             cx.mark(Mark::QuotaSoft);
         }
@@ -199,33 +199,37 @@ impl Proposer {
         cx.spend(cost::of_decision(&op));
         if closes {
             // No later request can renew the session or create a node for it (SESS-06).
-            self.tracker.forget(session);
+            self.tracker.set_closing(session);
         }
         replica.append(Txn { zxid, session, time: cx.now.wall, origin, op }, cx)
     }
 
     /// The time of the next [`Proposer::clean`].
-    pub(crate) fn cleaning_deadline(&mut self, replica: &Replica, cx: &Cx<'_>) -> Option<Instant> {
-        self.cleaning.deadline(replica.tree(), cx)
+    pub(crate) fn container_deadline(&mut self, replica: &Replica, cx: &Cx<'_>) -> Option<Instant> {
+        self.containers.deadline(replica.tree(), cx)
     }
 
     /// Postpones the cleaning to the next round, which finds the same nodes.
-    pub(crate) fn pause_cleaning(&mut self, cx: &Cx<'_>) {
-        self.cleaning.pause(cx.now.mono, &cx.config.tree);
+    pub(crate) fn pause_containers(&mut self, cx: &Cx<'_>) {
+        self.containers.pause(cx.now.mono, &cx.config.tree);
     }
 
     /// Finds the next container or TTL node to delete, and proposes its deletion. The deletion is
     /// checked beforehand, so that no failed one is logged.
-    pub(crate) fn clean(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> Option<Entry> {
+    pub(crate) fn check_containers(
+        &mut self,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Option<Entry> {
         let Some(zxid) = self.last_proposed.next().filter(|_| self.has_room(cx)) else {
-            self.pause_cleaning(cx);
+            self.pause_containers(cx);
             return None;
         };
         let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
         let (tree, session) = (replica.tree(), SessionId(0));
-        let case =
+        let context =
             PrepContext { tree, config, schemes, session, local: false, ids: &[], zxid, time };
-        let op = self.cleaning.take_due(&mut self.prep, &case, cx.now.mono)?;
+        let op = self.containers.take_due(&mut self.prep, &context, cx.now.mono)?;
         let zxid = self.take_zxid(cx);
         cx.mark(Mark::NodeLapsed);
         Some(replica.append(Txn { zxid, session, time, origin: None, op }, cx))
@@ -272,11 +276,11 @@ impl Proposer {
         // A move that is not applied may be lost with this leader, and the connection must not be
         // served without it.
         let applied = replica.sessions().owner(session) == Some(origin.server);
-        if applied && self.tracker.claim(session, origin.server) {
+        if applied && self.tracker.check_owner(session, origin.server) {
             return Resumption::Known;
         }
         cx.mark(Mark::SessionMoved);
-        self.tracker.give(session, origin.server);
+        self.tracker.set_owner(session, origin.server);
         let zxid = self.take_zxid(cx);
         let op = TxnOp::MoveSession { server: origin.server };
         let txn = Txn { zxid, session, time: cx.now.wall, origin: Some(origin), op };
@@ -335,7 +339,7 @@ impl Proposer {
         if let TxnOp::CreateSession { timeout_ms } = txn.op {
             self.tracker.track(txn.session, timeout_ms, cx.now.mono);
             if let Some(origin) = txn.origin {
-                self.tracker.give(txn.session, origin.server);
+                self.tracker.set_owner(txn.session, origin.server);
             }
         }
     }

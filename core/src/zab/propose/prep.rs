@@ -73,9 +73,9 @@ impl Prep {
     ///
     /// # Panics
     /// If the request is no write.
-    pub(crate) fn decide(&mut self, case: &PrepContext<'_>, request: Request) -> TxnOp {
+    pub(crate) fn decide(&mut self, context: &PrepContext<'_>, request: Request) -> TxnOp {
         self.pending.begin();
-        match self.decide_one(case, request).and_then(|op| self.fit(case, op)) {
+        match self.decide_one(context, request).and_then(|op| self.fit(context, op)) {
             Ok(op) => {
                 self.pending.keep();
                 op
@@ -89,47 +89,51 @@ impl Prep {
 
     /// Refuses a transaction that exceeds the record limit of links between servers: a few bytes of
     /// a request may expand to a list of many identities.
-    fn fit(&mut self, case: &PrepContext<'_>, op: TxnOp) -> Result<TxnOp, ErrorCode> {
-        if op.size() > case.config.limits.record_bytes {
+    fn fit(&mut self, context: &PrepContext<'_>, op: TxnOp) -> Result<TxnOp, ErrorCode> {
+        if op.size() > context.config.limits.record_bytes {
             self.too_large = true;
             return Err(ErrorCode::Marshalling);
         }
         Ok(op)
     }
 
-    fn decide_one(&mut self, case: &PrepContext<'_>, request: Request) -> Result<TxnOp, ErrorCode> {
+    fn decide_one(
+        &mut self,
+        context: &PrepContext<'_>,
+        request: Request,
+    ) -> Result<TxnOp, ErrorCode> {
         match request {
             Request::Create { path, data, acl, flags, .. } => {
-                let CreateMode { ephemeral, sequential } = mode(case, flags)?;
-                if ephemeral && case.local {
+                let CreateMode { ephemeral, sequential } = mode(context, flags)?;
+                if ephemeral && context.local {
                     // ERR-26: checked before the path.
                     return Err(ErrorCode::EphemeralOnLocalSession);
                 }
                 let lifetime = if ephemeral { Lifetime::Ephemeral } else { Lifetime::Persistent };
-                self.create(case, Creation { path, data, acl, sequential, lifetime })
+                self.create(context, Creation { path, data, acl, sequential, lifetime })
             }
             Request::CreateContainer { path, data, acl, flags } => {
                 // createContainer ignores the ephemeral flag (DATA-24).
-                let CreateMode { sequential, .. } = mode(case, flags)?;
+                let CreateMode { sequential, .. } = mode(context, flags)?;
                 let lifetime = Lifetime::Container;
-                self.create(case, Creation { path, data, acl, sequential, lifetime })
+                self.create(context, Creation { path, data, acl, sequential, lifetime })
             }
             Request::CreateTtl { path, data, acl, flags, ttl } => {
-                let (sequential, lifetime) = timed_mode(case, flags, ttl)?;
-                self.create(case, Creation { path, data, acl, sequential, lifetime })
+                let (sequential, lifetime) = timed_mode(context, flags, ttl)?;
+                self.create(context, Creation { path, data, acl, sequential, lifetime })
             }
             Request::Delete { path, version } => {
-                self.delete(case, &path, version).map(|()| TxnOp::Delete { path })
+                self.delete(context, &path, version).map(|()| TxnOp::Delete { path })
             }
-            Request::SetData { path, data, version } => self.set_data(case, path, data, version),
+            Request::SetData { path, data, version } => self.set_data(context, path, data, version),
             Request::Check { path, version } => {
-                self.check(case, &path, version).map(|()| TxnOp::Check { path })
+                self.check(context, &path, version).map(|()| TxnOp::Check { path })
             }
             Request::SetAcl { path, acl, version } => self
-                .set_acl(case, &path, acl, version)
+                .set_acl(context, &path, acl, version)
                 .map(|(acl, version)| TxnOp::SetAcl { path, acl, version }),
-            Request::Multi(requests) => Ok(self.multi(case, requests)),
-            Request::CloseSession => Ok(self.close_session(case)),
+            Request::Multi(requests) => Ok(self.multi(context, requests)),
+            Request::CloseSession => Ok(self.close_session(context)),
             // ZooKeeper validates the whole path for these operations, and null is an invalid path.
             Request::NoPath {
                 op: OpCode::SetData | OpCode::SetAcl | OpCode::Check,
@@ -169,16 +173,16 @@ impl Prep {
 
     /// The deletion of a container or TTL node, if it is still due when every proposal is applied
     /// (edge 195).
-    pub(crate) fn lapse(&mut self, case: &PrepContext<'_>, path: &str) -> Option<TxnOp> {
-        let node = self.look_up(case.tree, path)?;
+    pub(crate) fn expiry(&mut self, context: &PrepContext<'_>, path: &str) -> Option<TxnOp> {
+        let node = self.look_up(context.tree, path)?;
         let lifetime = Lifetime::of(node.owner);
-        let lapse = Expiry::of(lifetime, node.children, node.creates, node.mtime)?;
-        if !lapse.is_due(case.time, &case.config.tree) {
+        let expiry = Expiry::of(lifetime, node.children, node.creates, node.mtime)?;
+        if !expiry.is_due(context.time, &context.config.tree) {
             return None;
         }
         let parent_path = parent_of(path).expect("a node's path has a slash");
-        let parent = self.look_up(case.tree, parent_path).expect("the parent of a node exists");
-        self.remove(case, path, parent_path, parent);
+        let parent = self.look_up(context.tree, parent_path).expect("the parent of a node exists");
+        self.remove(context, path, parent_path, parent);
         Some(TxnOp::Delete { path: path.into() })
     }
 
@@ -193,48 +197,48 @@ impl Prep {
     }
 
     /// DATA-05, beginning with the check of the path.
-    fn create(&mut self, case: &PrepContext<'_>, new: Creation) -> Result<TxnOp, ErrorCode> {
+    fn create(&mut self, context: &PrepContext<'_>, new: Creation) -> Result<TxnOp, ErrorCode> {
         let Creation { mut path, data, acl, sequential, lifetime } = new;
         let parent_path = parent_of(&path)?.to_owned();
-        let acl = case.who().fixup(acl)?;
-        let mut parent = self.look_up(case.tree, &parent_path).ok_or(ErrorCode::NoNode)?;
-        parent.check(case, &Access::new(Perms::CREATE, &path).setting(&acl))?;
+        let acl = context.who().fixup(acl)?;
+        let mut parent = self.look_up(context.tree, &parent_path).ok_or(ErrorCode::NoNode)?;
+        parent.check(context, &Access::new(Perms::CREATE, &path).setting(&acl))?;
         if sequential {
             path = format!("{path}{:010}", parent.creates);
         }
         if !tree::is_valid(&path) {
             return Err(ErrorCode::BadArguments);
         }
-        if self.look_up(case.tree, &path).is_some() {
+        if self.look_up(context.tree, &path).is_some() {
             return Err(ErrorCode::NodeExists);
         }
         if Lifetime::of(parent.owner) == Lifetime::Ephemeral {
             return Err(ErrorCode::NoChildrenForEphemerals);
         }
         let length = data.as_ref().map_or(0, Bytes::len);
-        self.check_quota(case, &path, 1, signed(length))?;
+        self.check_quota(context, &path, 1, signed(length))?;
         parent.creates = parent.creates.wrapping_add(1);
         parent.children += 1;
         let parent_creates = parent.creates;
-        self.pending.change(&parent_path, Some(parent), case.zxid);
+        self.pending.change(&parent_path, Some(parent), context.zxid);
         let node = Node {
             version: 0,
             aversion: 0,
             creates: 0,
             children: 0,
-            owner: lifetime.owner(case.session),
-            mtime: case.time.0,
+            owner: lifetime.owner(context.session),
+            mtime: context.time.0,
             length,
             acl: NodeAcl::New(Arc::from(&acl[..])),
         };
-        self.pending.change(&path, Some(node), case.zxid);
+        self.pending.change(&path, Some(node), context.zxid);
         Ok(TxnOp::Create { path, data, acl, lifetime, parent_creates })
     }
 
     /// DATA-06.
     fn delete(
         &mut self,
-        case: &PrepContext<'_>,
+        context: &PrepContext<'_>,
         path: &str,
         version: i32,
     ) -> Result<(), ErrorCode> {
@@ -242,27 +246,33 @@ impl Prep {
         if tree::is_reserved(path) {
             return Err(ErrorCode::BadArguments);
         }
-        let parent = self.look_up(case.tree, parent_path).ok_or(ErrorCode::NoNode)?;
-        parent.check(case, &Access::new(Perms::DELETE, path))?;
-        let node = self.look_up(case.tree, path).ok_or(ErrorCode::NoNode)?;
+        let parent = self.look_up(context.tree, parent_path).ok_or(ErrorCode::NoNode)?;
+        parent.check(context, &Access::new(Perms::DELETE, path))?;
+        let node = self.look_up(context.tree, path).ok_or(ErrorCode::NoNode)?;
         node.expect_version(version)?;
         if node.children > 0 {
             return Err(ErrorCode::NotEmpty);
         }
-        self.remove(case, path, parent_path, parent);
+        self.remove(context, path, parent_path, parent);
         Ok(())
     }
 
-    fn remove(&mut self, case: &PrepContext<'_>, path: &str, parent_path: &str, mut parent: Node) {
+    fn remove(
+        &mut self,
+        context: &PrepContext<'_>,
+        path: &str,
+        parent_path: &str,
+        mut parent: Node,
+    ) {
         parent.children -= 1;
-        self.pending.change(parent_path, Some(parent), case.zxid);
-        self.pending.change(path, None, case.zxid);
+        self.pending.change(parent_path, Some(parent), context.zxid);
+        self.pending.change(path, None, context.zxid);
     }
 
     /// DATA-07.
     fn set_data(
         &mut self,
-        case: &PrepContext<'_>,
+        context: &PrepContext<'_>,
         path: String,
         data: Option<Bytes>,
         version: i32,
@@ -270,32 +280,32 @@ impl Prep {
         if !tree::is_valid(&path) {
             return Err(ErrorCode::BadArguments);
         }
-        let mut node = self.look_up(case.tree, &path).ok_or(ErrorCode::NoNode)?;
-        node.check(case, &Access::new(Perms::WRITE, &path))?;
+        let mut node = self.look_up(context.tree, &path).ok_or(ErrorCode::NoNode)?;
+        node.check(context, &Access::new(Perms::WRITE, &path))?;
         let length = data.as_ref().map_or(0, Bytes::len);
-        self.check_quota(case, &path, 0, signed(length) - signed(node.length))?;
+        self.check_quota(context, &path, 0, signed(length) - signed(node.length))?;
         node.expect_version(version)?;
         // 3.9 counts through -1; later releases skip it (DATA-12).
         node.version = node.version.wrapping_add(1);
-        node.mtime = case.time.0;
+        node.mtime = context.time.0;
         node.length = length;
         let version = node.version;
-        self.pending.change(&path, Some(node), case.zxid);
+        self.pending.change(&path, Some(node), context.zxid);
         Ok(TxnOp::SetData { path, data, version })
     }
 
     /// DATA-32: checks `count` nodes and `bytes` bytes more at `path` against the quota.
     fn check_quota(
         &mut self,
-        case: &PrepContext<'_>,
+        context: &PrepContext<'_>,
         path: &str,
         count: i64,
         bytes: i64,
     ) -> Result<(), ErrorCode> {
-        if !case.config.tree.enforce_quota {
+        if !context.config.tree.enforce_quota {
             return Ok(());
         }
-        match case.tree.check_quota(path, count, bytes) {
+        match context.tree.check_quota(path, count, bytes) {
             QuotaVerdict::Within => Ok(()),
             QuotaVerdict::Soft => {
                 self.over_soft_quota = true;
@@ -309,7 +319,7 @@ impl Prep {
     /// DATA-08.
     fn set_acl(
         &mut self,
-        case: &PrepContext<'_>,
+        context: &PrepContext<'_>,
         path: &str,
         acl: Vec<Acl>,
         version: i32,
@@ -317,41 +327,41 @@ impl Prep {
         if !tree::is_valid(path) {
             return Err(ErrorCode::BadArguments);
         }
-        let acl = case.who().fixup(acl)?;
-        let mut node = self.look_up(case.tree, path).ok_or(ErrorCode::NoNode)?;
-        node.check(case, &Access::new(Perms::ADMIN, path).setting(&acl))?;
+        let acl = context.who().fixup(acl)?;
+        let mut node = self.look_up(context.tree, path).ok_or(ErrorCode::NoNode)?;
+        node.check(context, &Access::new(Perms::ADMIN, path).setting(&acl))?;
         if version != -1 && version != node.aversion {
             return Err(ErrorCode::BadVersion);
         }
         node.aversion = node.aversion.wrapping_add(1);
         node.acl = NodeAcl::New(Arc::from(&acl[..]));
         let version = node.aversion;
-        self.pending.change(path, Some(node), case.zxid);
+        self.pending.change(path, Some(node), context.zxid);
         Ok((acl, version))
     }
 
     /// DATA-09.
-    fn check(&self, case: &PrepContext<'_>, path: &str, version: i32) -> Result<(), ErrorCode> {
+    fn check(&self, context: &PrepContext<'_>, path: &str, version: i32) -> Result<(), ErrorCode> {
         if !tree::is_valid(path) {
             return Err(ErrorCode::BadArguments);
         }
-        let node = self.look_up(case.tree, path).ok_or(ErrorCode::NoNode)?;
-        node.check(case, &Access::new(Perms::READ, path))?;
+        let node = self.look_up(context.tree, path).ok_or(ErrorCode::NoNode)?;
+        node.check(context, &Access::new(Perms::READ, path))?;
         node.expect_version(version)
     }
 
     /// MULTI-01, MULTI-04: each operation is decided over the changes of those before it. If one
     /// fails, all changes are undone, including the sequence numbers.
-    fn multi(&mut self, case: &PrepContext<'_>, requests: Vec<Request>) -> TxnOp {
+    fn multi(&mut self, context: &PrepContext<'_>, requests: Vec<Request>) -> TxnOp {
         let count = requests.len();
         let mut ops = Vec::with_capacity(count);
         let mut refusal = None;
         let mut size = 0;
         for request in requests {
-            match self.decide_one(case, request) {
+            match self.decide_one(context, request) {
                 Ok(op) => {
                     size += op.size();
-                    if size > case.config.limits.record_bytes {
+                    if size > context.config.limits.record_bytes {
                         // The remaining operations can only add to the size.
                         self.too_large = true;
                         refusal = Some(ErrorCode::Marshalling);
@@ -377,14 +387,15 @@ impl Prep {
 
     /// SESS-07: deletes the ephemeral nodes that the session will own when this transaction is
     /// applied.
-    fn close_session(&mut self, case: &PrepContext<'_>) -> TxnOp {
+    fn close_session(&mut self, context: &PrepContext<'_>) -> TxnOp {
         let stays = |path: &&str| self.pending.get(path).is_none();
-        let mut paths = self.pending.ephemerals(case.session);
-        paths.extend(case.tree.ephemerals(case.session, "").filter(stays).map(Arc::from));
+        let mut paths = self.pending.ephemerals(context.session);
+        paths.extend(context.tree.ephemerals(context.session, "").filter(stays).map(Arc::from));
         for path in &paths {
             let parent_path = parent_of(path).expect("a node's path has a slash");
-            let parent = self.look_up(case.tree, parent_path).expect("the parent of a node exists");
-            self.remove(case, path, parent_path, parent);
+            let parent =
+                self.look_up(context.tree, parent_path).expect("the parent of a node exists");
+            self.remove(context, path, parent_path, parent);
         }
         TxnOp::CloseSession
     }
@@ -410,12 +421,12 @@ impl Prep {
 }
 
 impl Node {
-    fn check(&self, case: &PrepContext<'_>, access: &Access<'_>) -> Result<(), ErrorCode> {
+    fn check(&self, context: &PrepContext<'_>, access: &Access<'_>) -> Result<(), ErrorCode> {
         let list = match &self.acl {
-            NodeAcl::Stored(id) => case.tree.acls().list(*id),
+            NodeAcl::Stored(id) => context.tree.acls().list(*id),
             NodeAcl::New(list) => list,
         };
-        if case.who().may(list, access) { Ok(()) } else { Err(ErrorCode::NoAuth) }
+        if context.who().may(list, access) { Ok(()) } else { Err(ErrorCode::NoAuth) }
     }
 
     fn expect_version(&self, version: i32) -> Result<(), ErrorCode> {
@@ -424,15 +435,19 @@ impl Node {
 }
 
 /// The mode of create and createContainer (DATA-05, edge 17).
-fn mode(case: &PrepContext<'_>, flags: i32) -> Result<CreateMode, ErrorCode> {
-    check_timed(case, flags)?;
+fn mode(context: &PrepContext<'_>, flags: i32) -> Result<CreateMode, ErrorCode> {
+    check_timed(context, flags)?;
     CreateMode::from_wire(flags).ok_or(ErrorCode::BadArguments)
 }
 
 /// The mode of createTTL: is it sequential, and how long does the node live? ZooKeeper's process
 /// ends on a negative TTL with another mode (edge 23).
-fn timed_mode(case: &PrepContext<'_>, flags: i32, ttl: i64) -> Result<(bool, Lifetime), ErrorCode> {
-    check_timed(case, flags)?;
+fn timed_mode(
+    context: &PrepContext<'_>,
+    flags: i32,
+    ttl: i64,
+) -> Result<(bool, Lifetime), ErrorCode> {
+    check_timed(context, flags)?;
     let ms = ttl.try_into().ok().filter(|ms| (1..=Lifetime::TTL_MS_MAX).contains(ms));
     match (flags, ms) {
         (5 | 6, Some(ms)) => Ok((flags == 6, Lifetime::Ttl { ms })),
@@ -441,8 +456,8 @@ fn timed_mode(case: &PrepContext<'_>, flags: i32, ttl: i64) -> Result<(bool, Lif
 }
 
 /// TTL modes may be disabled (edge 24).
-fn check_timed(case: &PrepContext<'_>, flags: i32) -> Result<(), ErrorCode> {
-    let off = matches!(flags, 5 | 6) && !case.config.tree.extended_types;
+fn check_timed(context: &PrepContext<'_>, flags: i32) -> Result<(), ErrorCode> {
+    let off = matches!(flags, 5 | 6) && !context.config.tree.extended_types;
     if off { Err(ErrorCode::Unimplemented) } else { Ok(()) }
 }
 

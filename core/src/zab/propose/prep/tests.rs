@@ -36,7 +36,7 @@ impl World {
         }
     }
 
-    fn case(&self) -> PrepContext<'_> {
+    fn context(&self) -> PrepContext<'_> {
         let World { tree, config, schemes, zxid, time, .. } = self;
         PrepContext {
             tree,
@@ -53,14 +53,14 @@ impl World {
     fn decide(&mut self, request: Request) -> TxnOp {
         self.zxid = Zxid(self.zxid.0 + 1);
         let mut prep = std::mem::replace(&mut self.prep, Prep::new(KeyedHash::default()));
-        let op = prep.decide(&self.case(), request);
+        let op = prep.decide(&self.context(), request);
         self.prep = prep;
         op
     }
 
-    fn lapse(&mut self, path: &str) -> bool {
+    fn expiry(&mut self, path: &str) -> bool {
         let mut prep = std::mem::replace(&mut self.prep, Prep::new(KeyedHash::default()));
-        let op = prep.lapse(&self.case(), path);
+        let op = prep.expiry(&self.context(), path);
         self.prep = prep;
         op.is_some()
     }
@@ -184,7 +184,7 @@ fn edge_69_ttl_node_is_kept_while_ttl_nodes_are_disabled() {
     world.time = WallMs(5000);
     let config = world.config.clone();
     world.config = config.with_tree(TreeOptions::default()).expect("fine");
-    assert!(!world.lapse("/t"), "nothing goes whose kind the operator has switched off");
+    assert!(!world.expiry("/t"), "nothing goes whose kind the operator has switched off");
     let id = world.tree.find("/t").expect("applied");
     assert_eq!(world.tree.stat(id).ephemeral_owner, SessionId(0), "and nobody owns it");
     assert_eq!(world.create(create("/t/child", 0)).as_deref(), Ok("/t/child"));
@@ -193,9 +193,9 @@ fn edge_69_ttl_node_is_kept_while_ttl_nodes_are_disabled() {
         .clone()
         .with_tree(TreeOptions { extended_types: true, ..TreeOptions::default() })
         .expect("fine");
-    assert!(!world.lapse("/t"), "it has a child");
+    assert!(!world.expiry("/t"), "it has a child");
     world.decide(Request::Delete { path: "/t/child".into(), version: -1 });
-    assert!(world.lapse("/t"));
+    assert!(world.expiry("/t"));
 }
 
 #[test]
@@ -206,18 +206,18 @@ fn edges_191_195_pending_changes_may_keep_a_node_from_deletion() {
         world.create(request).expect("fine");
     }
     world.time = WallMs(1010);
-    assert!(!world.lapse("/t"), "not yet");
+    assert!(!world.expiry("/t"), "not yet");
     world.time = WallMs(1011);
     world.decide(Request::SetData { path: "/u".into(), data: None, version: -1 });
-    assert!(!world.lapse("/u"), "written a moment ago");
-    assert!(!world.lapse("/c"), "never used");
+    assert!(!world.expiry("/u"), "written a moment ago");
+    assert!(!world.expiry("/c"), "never used");
     world.decide(create("/c/x", 0));
-    assert!(!world.lapse("/c"), "it has a child");
+    assert!(!world.expiry("/c"), "it has a child");
     world.decide(Request::Delete { path: "/c/x".into(), version: -1 });
-    assert!(world.lapse("/c"), "emptied under way");
-    assert!(!world.lapse("/c"), "gone");
-    assert!(!world.lapse("/p") && !world.lapse("/none"), "not of that kind");
-    assert!(world.lapse("/t"));
+    assert!(world.expiry("/c"), "emptied under way");
+    assert!(!world.expiry("/c"), "gone");
+    assert!(!world.expiry("/p") && !world.expiry("/none"), "not of that kind");
+    assert!(world.expiry("/t"));
     assert_eq!(code(&world.decide(create("/t/x", 0))), Some(ErrorCode::NoNode));
 }
 
