@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use live::{Judge, Live, Seen};
-use sim::model::Rules;
-use sim::observe::{ClientId, Holder, Observation, Observed};
-use sim::oracle::Oracles;
+use sim::check::model::Rules;
+use sim::check::observe::{ClientId, Holder, Observation, Observed};
+use sim::check::oracle::Oracles;
 use source::Source;
 use zabkeeper_core::wire::{OpCode, Request, XID_AUTH};
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionOptions};

@@ -117,18 +117,18 @@ fn code_does_not_depend_on_addresses_type_ids_or_poll_order() {
 #[test]
 fn simulated_world_uses_no_io_threads_or_clocks() {
     const AROUND: [&str; 12] = [
-        "batch.rs",
-        "determinism.rs",
-        "ledger.rs",
-        "output.rs",
-        "power",
-        "program.rs",
-        "report.rs",
-        "run.rs",
-        "shrink/mod.rs",
-        "speed.rs",
-        "story/dump.rs",
-        "track.rs",
+        "mutate",
+        "record/output.rs",
+        "record/story/dump.rs",
+        "replay/shrink/mod.rs",
+        "run/batch.rs",
+        "run/determinism.rs",
+        "run/job.rs",
+        "run/ledger.rs",
+        "run/program.rs",
+        "run/report.rs",
+        "run/speed.rs",
+        "run/track.rs",
     ];
     let source = root().join("sim/src");
     for (path, text) in sources("sim/src") {

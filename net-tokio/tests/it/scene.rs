@@ -9,8 +9,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sim::observe::ClientId;
-use sim::scene::{self, History, Word};
+use sim::check::observe::ClientId;
+use sim::replay::scene::{self, History, Word};
 use socket2::{Domain, Socket, Type};
 use zabkeeper_client::{CallId, Config, Effect, Input, LinkId, Outbox, Session, State};
 use zabkeeper_core::wire::Request;

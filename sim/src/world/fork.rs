@@ -6,10 +6,10 @@
 use zabkeeper_core::Instant;
 
 use super::World;
-use crate::faults::Fault;
-use crate::fork::Place;
-use crate::targets;
-use crate::trace::Kind;
+use crate::engine::fork::Place;
+use crate::faults::catalog::Fault;
+use crate::faults::targets;
+use crate::record::trace::Kind;
 
 /// Faults last at least this long after a fork, ns, whatever the duration says.
 const AFTERWARDS: u64 = 15_000_000_000;

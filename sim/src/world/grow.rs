@@ -7,12 +7,12 @@
 use zabkeeper_core::ServerId;
 
 use super::{MS, World};
-use crate::fs::Crash;
-use crate::node::Node;
-use crate::observe::Observation;
-use crate::shared::Event;
-use crate::sometimes::Sometimes;
-use crate::trace::Kind;
+use crate::check::observe::Observation;
+use crate::machine::fs::Crash;
+use crate::machine::node::Node;
+use crate::record::sometimes::Sometimes;
+use crate::record::trace::Kind;
+use crate::world::shared::Event;
 
 /// All servers start within this time, ms.
 const STARTED_WITHIN: u64 = 3_000;

@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 use zabkeeper_core::ServerId;
 
 use super::World;
-use crate::chronicle::Hit;
-use crate::faults::Fault;
-use crate::fs::Crash;
-use crate::heal::{self, FOREVER, Fate};
-use crate::node::Node;
-use crate::observe::Observation;
-use crate::options::VotePace;
-use crate::shared::Event;
-use crate::stream::{End, LinkPace, Party};
-use crate::trace::Kind;
+use crate::check::observe::Observation;
+use crate::faults::catalog::Fault;
+use crate::faults::heal::{self, FOREVER, Fate};
+use crate::machine::fs::Crash;
+use crate::machine::node::Node;
+use crate::network::stream::{End, LinkPace, Party};
+use crate::record::chronicle::Hit;
+use crate::record::trace::Kind;
+use crate::world::options::VotePace;
+use crate::world::shared::Event;
 
 impl World {
     /// Ends all faults: servers of the core are up, their disks and links work, clients are not

@@ -10,14 +10,14 @@ use zabkeeper_core::wire::{
 use zabkeeper_core::{ConnId, ServerId, SessionId, Zxid};
 
 use super::World;
-use crate::client::{Client, whole_frame};
-use crate::faults::Fault;
-use crate::judge::Check;
-use crate::observe::Observation;
-use crate::shared::Event;
-use crate::stream::{Delivery, End, Party};
-use crate::trace::Kind;
-use crate::workload::ENSEMBLE;
+use crate::check::judge::Check;
+use crate::check::observe::Observation;
+use crate::clients::client::{Client, whole_frame};
+use crate::clients::workload::ENSEMBLE;
+use crate::faults::catalog::Fault;
+use crate::network::stream::{Delivery, End, Party};
+use crate::record::trace::Kind;
+use crate::world::shared::Event;
 
 const MS: u64 = 1_000_000;
 

@@ -1,17 +1,21 @@
 //! One simulated world: servers, clients, the network between them, and the event loop.
 //!
-//! Owns the order of events and their dispatch. Must not judge.
+//! Owns the options of a run, the order of events and their dispatch, the phases, and the injection
+//! of faults. Must not judge.
 
 mod fork;
 mod grow;
 mod heal;
 mod intruder;
+pub mod options;
 mod outcome;
 mod partition;
 mod phases;
 mod press;
 mod rogue;
 mod scene;
+pub mod shared;
+pub mod stop;
 mod stranger;
 mod strike;
 mod waits;
@@ -21,28 +25,28 @@ use std::collections::BTreeMap;
 
 use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
-use crate::agenda::{Agenda, Due};
-use crate::chronicle::{Lines, Strikes};
-use crate::client::Client;
-use crate::faults::Fault;
-use crate::fork::Fork;
-use crate::heal::Fate;
-use crate::judge::Judge;
-use crate::node::Node;
-use crate::observe::ClientId;
-use crate::options::Options;
-use crate::queue::Queue;
-use crate::reach::Reach;
-use crate::roles::{Role, Roles};
-use crate::schedule::{Act, Schedule, Step};
-use crate::seed::{Rng, Seeds};
-use crate::shared::{Event, Shared};
-use crate::stop::Stop;
-use crate::stream::{Arrival, Delivery, End, Network, Party};
-use crate::tally::{Counts, Tally};
-use crate::targets::Targets;
-use crate::trace::{Kind, Story, Trace};
-use crate::workload::KeySpace;
+use crate::check::judge::Judge;
+use crate::check::observe::ClientId;
+use crate::clients::client::Client;
+use crate::clients::workload::KeySpace;
+use crate::engine::agenda::{Agenda, Due};
+use crate::engine::fork::Fork;
+use crate::engine::queue::Queue;
+use crate::engine::seed::{Rng, Seeds};
+use crate::faults::catalog::Fault;
+use crate::faults::heal::Fate;
+use crate::faults::targets::Targets;
+use crate::machine::node::Node;
+use crate::network::reach::Reach;
+use crate::network::stream::{Arrival, Delivery, End, Network, Party};
+use crate::record::chronicle::{Lines, Strikes};
+use crate::record::roles::{Role, Roles};
+use crate::record::tally::{Counts, Tally};
+use crate::record::trace::{Kind, Story, Trace};
+use crate::replay::schedule::{Act, Schedule, Step};
+use crate::world::options::Options;
+use crate::world::shared::{Event, Shared};
+use crate::world::stop::Stop;
 use grow::Growth;
 use intruder::Intruder;
 use partition::Partition;

@@ -8,14 +8,14 @@ use zabkeeper_core::io::Mark;
 use zabkeeper_core::{Instant, ServerId};
 
 use super::Liveness;
-use crate::chronicle::{Chronicle, Strikes};
-use crate::fork::Fork;
-use crate::judge::{Check, Failure};
-use crate::roles::Roles;
-use crate::schedule::Step;
-use crate::tally::Tally;
-use crate::targets::Rule;
-use crate::trace::{Story, Trace};
+use crate::check::judge::{Check, Failure};
+use crate::engine::fork::Fork;
+use crate::faults::targets::Rule;
+use crate::record::chronicle::{Chronicle, Strikes};
+use crate::record::roles::Roles;
+use crate::record::tally::Tally;
+use crate::record::trace::{Story, Trace};
+use crate::replay::schedule::Step;
 
 /// How a run ended.
 #[derive(Debug)]

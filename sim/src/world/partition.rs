@@ -5,13 +5,13 @@
 use zabkeeper_core::{Instant, ServerId};
 
 use super::World;
-use crate::chronicle::{Hit, pairs_text};
-use crate::faults::Fault;
-use crate::observe::Observation;
-use crate::seed::Rng;
-use crate::shared::Event;
-use crate::stream::{Break, End, Party};
-use crate::trace::Kind;
+use crate::check::observe::Observation;
+use crate::engine::seed::Rng;
+use crate::faults::catalog::Fault;
+use crate::network::stream::{Break, End, Party};
+use crate::record::chronicle::{Hit, pairs_text};
+use crate::record::trace::Kind;
+use crate::world::shared::Event;
 
 const MS: u64 = 1_000_000;
 /// Bytes in flight arrive within this time after the end of a partition, ns, or within the
@@ -327,7 +327,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::seed::Seeds;
+    use crate::engine::seed::Seeds;
 
     fn rng() -> Rng {
         Seeds::new(5).stream("test", 0)

@@ -6,12 +6,12 @@ use zabkeeper_core::io::Mark;
 use zabkeeper_core::{Instant, Limits, ServerId, Status, Zxid};
 
 use super::{DIAL_TIMEOUT, World};
-use crate::judge::Check;
-use crate::node::{Node, is_snapshot};
-use crate::observe::{Holder, Observation};
-use crate::roles::Role;
-use crate::seed::Rng;
-use crate::trace::Kind;
+use crate::check::judge::Check;
+use crate::check::observe::{Holder, Observation};
+use crate::engine::seed::Rng;
+use crate::machine::node::{Node, is_snapshot};
+use crate::record::roles::Role;
+use crate::record::trace::Kind;
 
 const MS: u64 = 1_000_000;
 /// Clients added after the heal, which prove that new sessions work.

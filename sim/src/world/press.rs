@@ -6,10 +6,10 @@
 use zabkeeper_core::{Instant, ServerId};
 
 use super::World;
-use crate::agenda::Due;
-use crate::faults::Fault;
-use crate::stream::Party;
-use crate::workload::Op;
+use crate::clients::workload::Op;
+use crate::engine::agenda::Due;
+use crate::faults::catalog::Fault;
+use crate::network::stream::Party;
 
 impl World {
     /// The other servers know that this leader is cut off, and it will not learn of that before

@@ -24,12 +24,12 @@ use zabkeeper_core::{
 
 use super::World;
 use super::stranger::greeting;
-use crate::faults::Fault;
-use crate::node::Node;
-use crate::seed::Rng;
-use crate::shared::Event;
-use crate::stream::{Break, End, Party};
-use crate::trace::Kind;
+use crate::engine::seed::Rng;
+use crate::faults::catalog::Fault;
+use crate::machine::node::Node;
+use crate::network::stream::{Break, End, Party};
+use crate::record::trace::Kind;
+use crate::world::shared::Event;
 
 const MS: u64 = 1_000_000;
 /// Beyond any zxid of a run.

@@ -1,4 +1,4 @@
-//! Plays a scene (see [`crate::scene`]): one call at a time, each to completion.
+//! Plays a scene (see [`crate::replay::scene`]): one call at a time, each to completion.
 //!
 //! Owns the order of callers. Must not judge replies: oracles do, and the code that compares
 //! histories.
@@ -8,9 +8,9 @@ use zabkeeper_core::Instant;
 use zabkeeper_core::wire::{ReplyBody, Request};
 
 use super::World;
-use crate::observe::ClientId;
-use crate::scene::{History, Word};
-use crate::workload::Op;
+use crate::check::observe::ClientId;
+use crate::clients::workload::Op;
+use crate::replay::scene::{History, Word};
 
 /// Upper bound of any wait in a world without faults, ns.
 const PATIENCE: u64 = 60_000_000_000;

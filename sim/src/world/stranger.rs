@@ -10,11 +10,11 @@ use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::{ConnId, ServerId};
 
 use super::World;
-use crate::faults::Fault;
-use crate::seed::Rng;
-use crate::shared::Event;
-use crate::stream::{Delivery, End, Party};
-use crate::trace::Kind;
+use crate::engine::seed::Rng;
+use crate::faults::catalog::Fault;
+use crate::network::stream::{Delivery, End, Party};
+use crate::record::trace::Kind;
+use crate::world::shared::Event;
 
 const MS: u64 = 1_000_000;
 

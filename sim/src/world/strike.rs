@@ -6,20 +6,20 @@
 use zabkeeper_core::{ConnId, Instant, Mode, ServerId};
 
 use super::{World, split};
-use crate::agenda::Due;
-use crate::chronicle::Hit;
-use crate::client::Client;
-use crate::faults::Fault;
-use crate::fs::{Crash, disturb};
-use crate::judge::Check;
-use crate::node::Node;
-use crate::observe::Observation;
-use crate::schedule::Act;
-use crate::seed::Rng;
-use crate::shared::{Event, Shared, is_no_server};
-use crate::stream::{Break, End, Party};
-use crate::targets::Met;
-use crate::trace::Kind;
+use crate::check::judge::Check;
+use crate::check::observe::Observation;
+use crate::clients::client::Client;
+use crate::engine::agenda::Due;
+use crate::engine::seed::Rng;
+use crate::faults::catalog::Fault;
+use crate::faults::targets::Met;
+use crate::machine::fs::{Crash, disturb};
+use crate::machine::node::Node;
+use crate::network::stream::{Break, End, Party};
+use crate::record::chronicle::Hit;
+use crate::record::trace::Kind;
+use crate::replay::schedule::Act;
+use crate::world::shared::{Event, Shared, is_no_server};
 
 const MS: u64 = 1_000_000;
 

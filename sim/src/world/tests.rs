@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::*;
-use crate::fs::Crash;
-use crate::options::{Options, Pinned, Profile};
-use crate::seed::Seeds;
-use crate::selection::Selection;
-use crate::trace::Story;
-use crate::workload::Op;
+use crate::clients::workload::Op;
+use crate::engine::seed::Seeds;
+use crate::engine::selection::Selection;
+use crate::machine::fs::Crash;
+use crate::record::trace::Story;
+use crate::world::options::{Options, Pinned, Profile};
 
 const MS: u64 = 1_000_000;
 const POWER: Crash = Crash::Power { torn: false, garbage: false, names: false };

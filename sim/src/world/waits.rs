@@ -7,11 +7,11 @@ use std::fmt;
 use zabkeeper_core::{ServerId, Status};
 
 use super::World;
-use crate::chronicle::position;
-use crate::client::Client;
-use crate::observe::ClientId;
-use crate::roles::Role;
-use crate::stream::Party;
+use crate::check::observe::ClientId;
+use crate::clients::client::Client;
+use crate::network::stream::Party;
+use crate::record::chronicle::position;
+use crate::record::roles::Role;
 
 /// A client or server that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,9 +7,9 @@
 use zabkeeper_core::{ServerId, Status, Zxid};
 
 use super::{World, split};
-use crate::faults::Fault;
-use crate::fs::Crash;
-use crate::node::Node;
+use crate::faults::catalog::Fault;
+use crate::machine::fs::Crash;
+use crate::machine::node::Node;
 
 impl World {
     /// Wipes the disk of a server, if the others can spare it.

@@ -1,8 +1,9 @@
 //! A seed has exactly one run.
 
-use sim::options::{Pinned, Profile};
-use sim::run::Job;
-use sim::{determinism, trace::Story};
+use sim::record::trace::Story;
+use sim::run::determinism;
+use sim::run::job::Job;
+use sim::world::options::{Pinned, Profile};
 
 use crate::{assert_passed, job, run};
 

@@ -1,9 +1,9 @@
 //! Every fault of the catalogue strikes, and the world recovers.
 
-use sim::buggify::Choice;
-use sim::faults::Fault;
-use sim::options::Profile;
-use sim::tally::Tally;
+use sim::faults::buggify::Choice;
+use sim::faults::catalog::Fault;
+use sim::record::tally::Tally;
+use sim::world::options::Profile;
 use zabkeeper_core::io::Mark;
 
 use crate::{assert_passed, job, run};

@@ -1,12 +1,12 @@
 //! The HTML page and the text reports of a run.
 
 use serde_json::Value;
-use sim::html;
-use sim::judge::{Class, Failure};
-use sim::options::Profile;
-use sim::run::Report;
-use sim::story;
-use sim::trace::{Story, View};
+use sim::check::judge::{Class, Failure};
+use sim::record::html;
+use sim::record::story;
+use sim::record::trace::{Story, View};
+use sim::run::job::Report;
+use sim::world::options::Profile;
 use zabkeeper_core::{Instant, ServerId};
 
 use crate::{job, run};

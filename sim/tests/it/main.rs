@@ -12,10 +12,10 @@ mod schedule;
 
 use std::time::Duration;
 
-use sim::options::{Pinned, Profile};
-use sim::run::{Job, Report};
-use sim::selection::Selection;
-use sim::trace::Story;
+use sim::engine::selection::Selection;
+use sim::record::trace::Story;
+use sim::run::job::{Job, Report};
+use sim::world::options::{Pinned, Profile};
 
 /// A job of `seconds` virtual seconds with this selection of faults.
 fn job(seed: u64, profile: Profile, faults: &str, seconds: u64) -> Job {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use sim::faults::Fault;
-use sim::options::Profile;
-use sim::run;
-use sim::run::{Job, Report};
-use sim::schedule::Schedule;
-use sim::targets::Rule;
-use sim::trace::Story;
-use sim::{determinism, report, shrink};
+use sim::faults::catalog::Fault;
+use sim::faults::targets::Rule;
+use sim::record::trace::Story;
+use sim::replay::schedule::Schedule;
+use sim::replay::shrink;
+use sim::run::job::{self, Job, Report};
+use sim::run::{determinism, report};
+use sim::world::options::Profile;
 use zabkeeper_core::Instant;
 
 use crate::{assert_passed, job};
@@ -72,7 +72,7 @@ fn runs_with_rules_are_deterministic_and_replay() {
         assert_eq!(report.outcome.hash, job.run(Story::Off, false).outcome.hash);
         let read: Schedule = schedule.to_string().parse().expect("it was written");
         assert!(!read.options.rules.is_empty(), "{schedule}");
-        let replayed = run::replay(&read, Story::Off, false);
+        let replayed = job::replay(&read, Story::Off, false);
         assert_eq!(replayed.outcome.hash, report.outcome.hash, "{seed}");
     }
 }
@@ -87,13 +87,13 @@ fn shrinking_keeps_the_necessary_rule_and_lowers_its_hit() {
     let left: Vec<String> = shrunk.schedule.options.rules.iter().map(Rule::to_string).collect();
     assert_eq!(left, ["CommitBatch#1=node.pause"], "{}", shrunk.schedule);
     let again: Schedule = shrunk.schedule.to_string().parse().expect("it was written");
-    let hash = run::replay(&again, Story::Off, false).outcome.hash;
+    let hash = job::replay(&again, Story::Off, false).outcome.hash;
     assert_eq!(hash, shrunk.report.outcome.hash);
 }
 
 fn forked(seed: u64, fork: &str) -> Job {
     let mut job = job(seed, Profile::Swarm, "", 15);
-    job.pinned.forks = sim::fork::parse_path(fork).expect("valid");
+    job.pinned.forks = sim::engine::fork::parse_path(fork).expect("valid");
     job
 }
 
@@ -139,7 +139,7 @@ fn forks_are_deterministic_and_replay() {
         let (report, schedule) = job.record(Story::Off);
         assert_passed(&report);
         let read: Schedule = schedule.to_string().parse().expect("it was written");
-        let replayed = run::replay(&read, Story::Off, false);
+        let replayed = job::replay(&read, Story::Off, false);
         assert_eq!(replayed.outcome.hash, report.outcome.hash, "{seed} {fork}");
     }
 }

@@ -38,7 +38,7 @@ fn unexpected_hash_is_a_failure_with_a_repro_line() {
     assert_eq!(output.status.code(), Some(5));
     let last = text(&output.stderr).lines().last().map(str::to_owned).expect("a line");
     assert!(last.starts_with("REPRO: cargo run"), "{last}");
-    let format = sim::format::current();
+    let format = sim::run::format::current();
     let flags = format!("-p sim -- --seed 0x7 --format {format} --duration 1000ms");
     assert!(last.ends_with(&flags), "{last}");
 }

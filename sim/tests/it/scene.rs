@@ -1,6 +1,6 @@
 //! Scenes are reproducible and complete.
 
-use sim::scene::{CLIENTS, Word, plain, play};
+use sim::replay::scene::{CLIENTS, Word, plain, play};
 
 #[test]
 fn scene_is_reproducible_and_covers_all_history_entries() {

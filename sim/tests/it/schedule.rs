@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use sim::options::Profile;
-use sim::run;
-use sim::schedule::Schedule;
-use sim::trace::Story;
+use sim::record::trace::Story;
+use sim::replay::schedule::Schedule;
+use sim::run::job;
+use sim::world::options::Profile;
 
 use crate::program::{sim, text};
 use crate::{assert_passed, job};
@@ -21,7 +21,7 @@ fn replay_has_the_hash_of_its_recorded_run() {
             assert_passed(&report);
             assert_eq!(report.outcome.hash, job.run(Story::Off, false).outcome.hash);
             let read: Schedule = schedule.to_string().parse().expect("it was written");
-            let replayed = run::replay(&read, Story::Off, false);
+            let replayed = job::replay(&read, Story::Off, false);
             assert_passed(&replayed);
             assert_eq!(replayed.outcome.hash, report.outcome.hash, "{profile} {seed}");
         }
@@ -147,7 +147,7 @@ fn corpus_schedules_pass() {
             || options.gone_one_in > 0
             || options.first_voters().is_some();
         assert!(happens, "{}: clients neither call nor vanish, and nobody joins", path.display());
-        let report = run::replay(&schedule, Story::Off, false);
+        let report = job::replay(&schedule, Story::Off, false);
         assert_passed(&report);
         let drifted = schedule.reaches.is_empty() || !report.missed.is_empty();
         assert!(!drifted, "{} does not reach {:?}", path.display(), report.missed);

@@ -7,13 +7,13 @@ use zabkeeper_core::peer::{FromLearner, frame};
 use zabkeeper_core::{Epoch, HistoryInfo, HistoryStatus, ServerId, Zxid};
 
 use super::*;
-use crate::faults::Fault;
-use crate::heal::Fate;
-use crate::options::{Options, Pinned, Profile, ServerOptions};
-use crate::seed::Seeds;
-use crate::selection::Selection;
-use crate::stream::{End, Party};
-use crate::trace::Story;
+use crate::engine::seed::Seeds;
+use crate::engine::selection::Selection;
+use crate::faults::catalog::Fault;
+use crate::faults::heal::Fate;
+use crate::network::stream::{End, Party};
+use crate::record::trace::Story;
+use crate::world::options::{Options, Pinned, Profile, ServerOptions};
 
 const HOUR: u64 = 3_600_000_000_000;
 
@@ -60,7 +60,7 @@ fn hang(world: &mut World) {
 fn fork_at_last_event_before_heal_is_taken() {
     for fork in ["SessionNew#1/1", "0.400s/1"] {
         let mut world = calm_world();
-        world.forks = crate::fork::parse_path(fork).expect("valid");
+        world.forks = crate::engine::fork::parse_path(fork).expect("valid");
         world.await_fork();
         while !world.forks_before(world.shared.now) {
             assert!(world.run_until(Instant(world.shared.now.0 + 1_000)));
@@ -250,9 +250,10 @@ fn client_that_reaches_only_left_out_servers_fails_writes() {
     assert!(world.run_until(Instant(5_000_000_000)));
     world.heal();
     world.shared.outside.extend([1, 3, 5].map(|id| (ServerId(id), Fate::Alone)));
-    let conns: Vec<_> = world.clients.values().flat_map(crate::client::Client::conns).collect();
+    let conns: Vec<_> =
+        world.clients.values().flat_map(crate::clients::client::Client::conns).collect();
     for conn in conns {
-        world.shared.net.break_off(world.shared.now, conn, crate::stream::Break::Both);
+        world.shared.net.break_off(world.shared.now, conn, crate::network::stream::Break::Both);
     }
     world.shared.schedule_arrivals();
     assert!(!world.prove_liveness());

@@ -1,0 +1,528 @@
+//! The oracles: checks of every property that can be judged from outside, while the run goes on.
+//!
+//! Owns [`Oracles`], which consumes the world's observations and fails at the first violated
+//! property. Must not influence the world, and must not trust what servers or the client library
+//! report about themselves.
+//!
+//! Every reply names the zxid of the state that it shows. A committed transaction is compared with
+//! the only outcome that the reference model ([`crate::check::model`]) allows for its request; a
+//! reply is compared with the model at its zxid. So no check has to search through histories.
+//!
+//! | file | judges | oracles |
+//! | --- | --- | --- |
+//! | `mod` | server trees, and the audit | T1 S2 C7 |
+//! | `ledger` | commits, applies and roles | Z1 Z2 Z3 Z4 Z5 Z6 Z8 Z9 Z11 Z13 Z18 Z20 Z24 |
+//! | `logs` | commands to disks | Z1 Z2 Z3 Z5 Z7 Z10 Z12 Z14 Z15 Z19 Z23 |
+//! | `talk` | messages between servers | Z1 Z14 Z16 Z17 Z27 L8 |
+//! | `proof` | leaders that answer a sync are confirmed by a quorum | C5 |
+//! | `silence` | serving without messages of a leader or majority | Z25 |
+//! | `outside` | servers that an established epoch leaves out | Z26 |
+//! | `pace` | delays, and links closed too early | L8 L11 L13 |
+//! | `notifications` | number of election notifications | L14 |
+//! | `disks` | disk contents | Z1 Z12 Z14 Z17 Z18 T2 C7 |
+//! | `heard` | when servers touched sessions | T10 S3 S7 |
+//! | `commit` | committed transactions | Z2 Z4 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
+//! | `handshake` | handshakes | S2 S4 S6 C6 C12 C13 W2 W6 W7 |
+//! | `local` | local sessions | S2 S3 S4 S6 S7 S8 |
+//! | `reply` | replies and events | T7 T8 S5 C1 C2 C3 C4 C5 C6 C7 C8 C9 C11 W2 W4 W7 |
+//! | `watch` | watch events | T7 W1 W3 W4 W5 W6 W7 W8 |
+//! | `operators` | answers to operators | O1 |
+//!
+//! False alarms are the worst fault: where a correct server has a choice, both outcomes pass, for
+//! example for requests on a connection that broke.
+
+mod catalog;
+mod commit;
+mod conn;
+mod difference;
+mod disks;
+mod epochs;
+mod handshake;
+mod heard;
+mod history;
+mod ledger;
+mod local;
+mod logs;
+mod mirror;
+mod notifications;
+mod operators;
+mod outside;
+mod pace;
+mod proof;
+mod reply;
+mod silence;
+mod talk;
+#[cfg(test)]
+mod tests;
+mod timeouts;
+mod voters;
+mod watch;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use zabkeeper_core::io::PeerCommand;
+use zabkeeper_core::peer::Notification;
+use zabkeeper_core::store::{DiskCommand, DurableState};
+use zabkeeper_core::wire::Password;
+use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Status, Zxid};
+
+pub use catalog::Violation;
+
+use crate::check::model::{Model, Rules};
+use crate::check::observe::{ClientId, Holder, Observation, Observed};
+use catalog::{Broken, Id, Tally, Verdict};
+use conn::{Conn, Credential, Phase, Who};
+use disks::Disk;
+use heard::Heard;
+use ledger::Ledger;
+use local::Locals;
+use notifications::Notifications;
+use outside::Outside;
+use pace::Pace;
+use timeouts::Timeouts;
+use watch::{Armed, Held};
+
+/// All oracles of a run.
+#[derive(Clone, Debug)]
+pub struct Oracles {
+    tally: Tally,
+    model: Model,
+    ledger: Ledger,
+    /// Boxed: a `BTreeMap` filled in ascending order leaves its nodes half empty.
+    conns: BTreeMap<ConnId, Box<Conn>>,
+    sessions: BTreeMap<SessionId, SessionView>,
+    /// The session that each password was given to.
+    passwords: BTreeMap<Password, SessionId>,
+    locals: Locals,
+    armed: Armed,
+    heard: Heard,
+    notifications: Notifications,
+    outside: Outside,
+    pace: Pace,
+    /// Hashes of data that only one write attempt may have written (C8).
+    written: BTreeSet<u64>,
+    /// When each transaction was committed.
+    stamps: Vec<(Zxid, Instant)>,
+    /// When leaders deleted containers and TTL nodes that had expired.
+    lapsed: Vec<Instant>,
+    /// Highest zxid in any reply that any client has read.
+    seen: Zxid,
+    /// Highest zxid of a write whose reply its client has read.
+    acknowledged: Zxid,
+    /// Time of the audit at the end of the run.
+    audit: Option<Instant>,
+    /// Servers that the audit covered.
+    audited: BTreeSet<ServerId>,
+    /// Whether clients other than the client library's may name watches that they do not hold.
+    strangers: bool,
+    /// Number of the present observation; other `order` fields refer to it.
+    order: u64,
+    now: Instant,
+}
+
+/// A session as its clients have seen it.
+#[derive(Clone, Default, Debug)]
+struct SessionView {
+    /// The password in the connect responses.
+    password: Option<Password>,
+    /// Highest zxid in its replies.
+    seen: Zxid,
+    /// Highest zxid of its acknowledged writes.
+    acknowledged: Zxid,
+    /// The connection that the session was accepted on last.
+    attached: Option<Attached>,
+    /// The timeouts that the session may have.
+    timeouts: Timeouts,
+    /// The greatest timeout in a connect response, ms.
+    granted_ms: u32,
+    /// Observation number of the proposal of its closeSession, once that is committed.
+    ended: Option<u64>,
+    /// A write of the session was refused because the session is closing; later writes must not
+    /// succeed.
+    closing: bool,
+    /// When the client's end of its last connection closed.
+    left: Instant,
+    /// Watches that it holds while it has no connection.
+    held: Held,
+    /// Several clients have used the session; each knows only what it has read itself.
+    shared: bool,
+    /// The auth credentials whose success its client has read.
+    believed: BTreeSet<Credential>,
+}
+
+impl SessionView {
+    /// The greatest timeout that a server may use, ms. A timeout that a handshake asked for counts
+    /// even if its answer was never read.
+    fn longest_ms(&self) -> u32 {
+        self.granted_ms.max(self.timeouts.greatest())
+    }
+}
+
+/// The output of one step of a server.
+struct Acts<'a> {
+    disk: &'a [DiskCommand],
+    peers: &'a [PeerCommand],
+    election: &'a [(ServerId, Notification)],
+    status: &'a Status,
+}
+
+/// A connection on which a client has read that its session goes on.
+#[derive(Clone, Copy, Debug)]
+struct Attached {
+    conn: ConnId,
+    client: ClientId,
+    /// Observation numbers of the connect request (`asked`) and of the reading of its response
+    /// (`order`).
+    asked: u64,
+    order: u64,
+    /// When the client read the response.
+    at: Instant,
+}
+
+impl fmt::Display for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client {} on {}", self.client.0, self.conn)
+    }
+}
+
+impl Oracles {
+    /// Oracles for a new ensemble of these voters that is configured with `rules`.
+    pub fn new(voters: &[ServerId], rules: Rules) -> Oracles {
+        Oracles {
+            tally: Tally::new(),
+            model: Model::new(rules),
+            ledger: Ledger::new(voters),
+            conns: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            passwords: BTreeMap::new(),
+            locals: Locals::default(),
+            armed: Armed::default(),
+            heard: Heard::default(),
+            notifications: Notifications::default(),
+            outside: Outside::default(),
+            pace: Pace::default(),
+            written: BTreeSet::new(),
+            stamps: Vec::new(),
+            lapsed: Vec::new(),
+            seen: Zxid::ZERO,
+            acknowledged: Zxid::ZERO,
+            audit: None,
+            audited: BTreeSet::new(),
+            strangers: false,
+            order: 0,
+            now: Instant::default(),
+        }
+    }
+
+    /// Clients are not those of the client library: the watches that they claim to hold are not
+    /// judged.
+    #[must_use]
+    pub fn with_strangers(mut self) -> Oracles {
+        self.strangers = true;
+        self
+    }
+
+    /// Violations of the oracle with this id are ignored from now on.
+    pub fn mute(&mut self, name: &str) {
+        self.tally.mute(name);
+    }
+
+    /// Judges the next observation.
+    ///
+    /// # Errors
+    /// A property is violated. The caller must not observe anything more.
+    pub fn observe(&mut self, seen: &Observed<'_>) -> Result<(), Violation> {
+        self.order += 1;
+        self.now = seen.at;
+        self.judge(&seen.what).map_err(|fault| fault.at(seen.at))
+    }
+
+    /// Runs the checks that need the end of the run.
+    ///
+    /// # Errors
+    /// A property is violated.
+    pub fn finish(&mut self) -> Result<(), Violation> {
+        let verdict = self.ledger.compare_disks(&mut self.tally, &self.model);
+        let verdict = verdict.and_then(|()| self.no_orphan_is_left());
+        let verdict = verdict.and_then(|()| self.no_local_orphan_is_left());
+        let verdict = verdict.and_then(|()| self.nothing_is_overdue());
+        verdict.map_err(|fault| fault.at(self.now))
+    }
+
+    /// Test set-up: cuts the server's mirror to `last`, as if it had never logged more.
+    #[cfg(test)]
+    fn pretend(&mut self, id: ServerId, last: Zxid) {
+        self.ledger.pretend(id, last);
+    }
+
+    /// The ids of all oracles.
+    pub fn ids() -> impl Iterator<Item = &'static str> {
+        Id::ALL.into_iter().map(Id::name)
+    }
+
+    /// How often each oracle has been checked, by id.
+    pub fn checks(&self) -> Vec<(&'static str, u64)> {
+        self.tally.counts()
+    }
+
+    fn judge(&mut self, what: &Observation<'_>) -> Verdict {
+        match what {
+            Observation::ConnOpened { client, conn, server } => {
+                let rules = self.model.rules();
+                let local = self.locals.are_begun_by(*server, &rules.local);
+                self.conns.insert(*conn, Box::new(Conn::new(*client, *server, local, rules)));
+                Ok(())
+            }
+            Observation::ToServer { conn, frame } => match self.conns.get(conn).map(|c| c.phase) {
+                Some(Phase::Fresh) => self.greeted(*conn, frame),
+                Some(Phase::Greeted | Phase::Open | Phase::Over) => self.asked(*conn, frame),
+                Some(Phase::Opaque) | None => Ok(()),
+            },
+            Observation::ToClient { conn, frame } => match self.conns.get(conn).map(|c| c.phase) {
+                Some(Phase::Greeted) => self.welcomed(*conn, frame),
+                Some(Phase::Fresh | Phase::Open | Phase::Over) => self.read(*conn, frame),
+                Some(Phase::Opaque) | None => Ok(()),
+            },
+            Observation::ConnClosed { conn } => {
+                self.closed(*conn);
+                Ok(())
+            }
+            Observation::Input { server, input } => {
+                self.heard.relayed((&self.ledger, &self.model), *server, input, self.now);
+                self.pace.entered(&self.ledger, *server, input, self.now);
+                self.notifications.entered(*server, input);
+                let times = (self.now, self.heard.awake_since(*server));
+                let (tally, ledger) = (&mut self.tally, &self.ledger);
+                self.outside.entered(tally, ledger, (*server, input), times)?;
+                self.ledger.entered(&mut self.tally, *server, input, self.now)
+            }
+            Observation::Unread { server, open } => {
+                self.reads_nobody(*server, open);
+                Ok(())
+            }
+            Observation::Output { server, disk, peers, election, status } => {
+                self.acted(*server, &Acts { disk, peers, election, status })
+            }
+            Observation::Applied { server, zxid, digest, holder } => {
+                self.applied(*server, *zxid, digest.map(|digest| (digest, *holder)))
+            }
+            Observation::DurableTruth { server, state, last, digest, holder } => {
+                let disk = Disk { server: *server, state, last: *last };
+                self.ledger.sampled(&mut self.tally, &self.model, &disk, (*digest, *holder))
+            }
+            Observation::CachedTruth { server, state, last } => {
+                let disk = Disk { server: *server, state, last: *last };
+                self.ledger.cached(&mut self.tally, &disk)
+            }
+            Observation::Wiped { server } => {
+                self.ledger.wiped(*server);
+                Ok(())
+            }
+            Observation::Forgotten { session } => {
+                if let Some(view) = self.sessions.get_mut(session) {
+                    view.held = Held::default();
+                    view.believed.clear();
+                    (view.seen, view.acknowledged) = (Zxid::ZERO, Zxid::ZERO);
+                }
+                Ok(())
+            }
+            Observation::Waits { server, conn, wait } => {
+                let times = (self.now, self.awake_with(*server));
+                let bound = self.model.rules().answer_within;
+                let judged = (&mut self.tally, &self.ledger);
+                self.pace.answers_in_time(judged, *server, (*conn, *wait), times, bound)
+            }
+            Observation::Grown { voters } => {
+                self.ledger.grown(voters);
+                Ok(())
+            }
+            Observation::Struck { servers, until } => {
+                self.pace.strikes(servers, *until);
+                Ok(())
+            }
+            Observation::StandsStill { server, until } => {
+                self.heard.stands_still(*server, self.now, *until);
+                Ok(())
+            }
+            Observation::Started { server, sessions } => {
+                self.restarted(*server);
+                self.locals.is_told(*server, *sessions);
+                Ok(())
+            }
+            Observation::Stopped { server } => {
+                self.restarted(*server);
+                Ok(())
+            }
+            Observation::Serves { server, syncs, held } => {
+                self.ledger.asks_anew(&mut self.tally, *server, *syncs)?;
+                pace::passes_nobody_over(&mut self.tally, *server, *held)
+            }
+            Observation::Locals { server, sessions } => self.lists(*server, sessions),
+            Observation::Reported { server, report, open } => self.reported(*server, report, open),
+            Observation::Recovered { server, state, last } => self.recovered(*server, state, *last),
+            Observation::Final { server, applied, digest, holder, sessions } => {
+                self.audited(*server, *applied, (*digest, *holder), sessions)
+            }
+        }
+    }
+
+    /// When the last pause of a server, or of the one that it follows, ended.
+    fn awake_with(&self, server: ServerId) -> Instant {
+        let leader = self.ledger.follows(server).map_or(server, |(leader, _)| leader);
+        self.heard.awake_since(server).max(self.heard.awake_since(leader))
+    }
+
+    fn restarted(&mut self, server: ServerId) {
+        self.notifications.restarted(server);
+        self.ledger.restarted(server, self.now);
+        self.heard.restarted(server);
+        self.outside.restarted(server);
+        self.pace.restarted(server);
+        self.locals.restarted(server, self.order);
+    }
+
+    /// The client's end of the connection is closed. The server may still execute what the client
+    /// asked.
+    fn closed(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(&id) else {
+            return;
+        };
+        conn.closed = true;
+        std::mem::take(&mut conn.watches).close(&mut self.armed, id);
+        if let Some(session) = self.sessions.get_mut(&conn.session)
+            && session.attached.is_some_and(|attached| attached.conn == id)
+        {
+            session.left = self.now;
+            for held in [&mut conn.kept, &mut conn.resent, &mut conn.held] {
+                session.held.join(std::mem::take(held));
+            }
+        }
+        if !conn.may_execute() {
+            self.conns.remove(&id);
+        }
+    }
+
+    /// A server has finished a step.
+    fn acted(&mut self, id: ServerId, acts: &Acts<'_>) -> Verdict {
+        let (tally, ledger, now) = (&mut self.tally, &mut self.ledger, self.now);
+        // Pace is judged on the old role: a leader that closes a learner's link may lose its
+        // quorum, and its role, in the same step.
+        self.pace.is_patient((tally, ledger, self.model.rules()), id, acts.peers, now)?;
+        self.pace.stays((tally, ledger), id, acts.peers, acts.status)?;
+        self.heard.acts(id, now);
+        if ledger.role(id, acts.status, now) {
+            self.heard.restarted(id);
+            if !ledger.leads(id) {
+                self.pace.restarted(id);
+            }
+        }
+        if ledger.leads(id) {
+            for command in acts.disk {
+                if let DiskCommand::Append { entry, .. } = command {
+                    self.heard.proposed(id, entry, &self.sessions);
+                }
+            }
+        }
+        ledger.commanded(tally, id, acts.disk, (self.order, now))?;
+        if acts.status.serving && ledger.leads(id) {
+            ledger.establishes(tally, id, now)?;
+        }
+        if let Some(zxid) = ledger.claims(tally, id, acts.status.committed)? {
+            self.commit_up_to(id, zxid)?;
+        }
+        let awake = self.heard.awake_since(id);
+        if self.ledger.leads(id) {
+            self.pace.acted(id, (acts.disk, acts.peers), acts.status, now);
+        }
+        let (tally, ledger) = (&mut self.tally, &mut self.ledger);
+        ledger.keeps_a_majority(tally, id, acts.status, now, awake)?;
+        let rules = self.model.rules();
+        self.outside.acted(tally, id, acts, (now, awake), rules.tick)?;
+        ledger.is_not_deaf(tally, id, (now, awake), rules.silence_limit())?;
+        self.pace.gives_up_in_time(tally, id, (now, awake), rules.sync_limit)?;
+        let since = ledger.role_since(id).max(awake);
+        self.pace.begins_in_time(tally, id, (now, since), rules.begin_limit)?;
+        self.pace.commits_in_time(tally, ledger, id, (now, awake), rules.commit_within)?;
+        ledger.says(tally, id, acts.peers, now)?;
+        ledger.votes(tally, id, acts.election)?;
+        self.notifications.acted((tally, ledger), id, acts.election, now)?;
+        ledger.watermarks(tally, id, acts.status)?;
+        self.nothing_is_local_and_global(id)?;
+        self.relays(id, acts.peers)
+    }
+
+    fn applied(
+        &mut self,
+        server: ServerId,
+        zxid: Zxid,
+        digest: Option<(u64, Holder<'_>)>,
+    ) -> Verdict {
+        self.ledger.apply(&mut self.tally, server, zxid)?;
+        match digest {
+            Some(held) => self.compare(server, zxid, held),
+            None => Ok(()),
+        }
+    }
+
+    fn compare(
+        &mut self,
+        server: ServerId,
+        zxid: Zxid,
+        (digest, holder): (u64, Holder<'_>),
+    ) -> Verdict {
+        let right = self.model.digest_at(zxid);
+        self.tally.hold(Id::T1, digest == right, || {
+            let mut evidence =
+                vec![format!("server {server} holds {digest:#x} at {zxid}; the model {right:#x}")];
+            evidence.extend(difference::first(&self.model, zxid, holder));
+            evidence.extend(self.model.txn(zxid).map(|txn| format!("last transaction: {txn}")));
+            evidence
+        })
+    }
+
+    fn recovered(&mut self, id: ServerId, state: &DurableState, last: Zxid) -> Verdict {
+        let disk = Disk { server: id, state, last };
+        self.ledger.recovered(&mut self.tally, &disk, self.acknowledged)?;
+        if self.ledger.is_alone() {
+            // With one voter, a recovery ends all requests that are not in its log.
+            self.commit_up_to(id, last)?;
+            self.conns.retain(|_, conn| !conn.closed || conn.server != id);
+        }
+        Ok(())
+    }
+
+    fn audited(
+        &mut self,
+        server: ServerId,
+        applied: Zxid,
+        held: (u64, Holder<'_>),
+        sessions: &[SessionId],
+    ) -> Verdict {
+        self.audit = Some(self.now);
+        self.audited.insert(server);
+        self.tally.hold(Id::C7, self.model.at_or_before(applied) >= self.acknowledged, || {
+            let acknowledged = self.acknowledged;
+            vec![format!("server {server} ends at {applied}; {acknowledged} was acknowledged")]
+        })?;
+        let right = self.model.sessions_at(applied);
+        let found: BTreeSet<SessionId> = sessions.iter().copied().collect();
+        self.tally.hold(Id::S2, found.iter().eq(&right), || {
+            vec![format!(
+                "server {server} has the sessions {found:?} at {applied}; right: {right:?}"
+            )]
+        })?;
+        self.compare(server, applied, held)
+    }
+
+    /// The connection, for evidence.
+    fn who(&self, id: ConnId) -> Who {
+        let conn = self.conns.get(&id);
+        Who { id, ends: conn.map(|conn| (conn.client, conn.server, conn.session)) }
+    }
+
+    fn fault(id: Id, evidence: Vec<String>) -> Verdict {
+        Err(Broken::new(id, evidence))
+    }
+}

@@ -1,0 +1,188 @@
+//! A server's answers to operators, compared with the committed state at the zxid that it has
+//! applied.
+//!
+//! Owns O1. Must not judge text: drivers format it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zabkeeper_core::{ConnId, Mode, ServerId, SessionId, SessionInfo, Status};
+
+use super::Oracles;
+use super::catalog::{Id, Verdict};
+use super::words::maybe;
+use crate::check::observe::SelfReport;
+
+impl Oracles {
+    /// A server has answered an operator while it had these connections.
+    pub(super) fn reported(
+        &mut self,
+        id: ServerId,
+        report: &SelfReport,
+        open: &BTreeSet<ConnId>,
+    ) -> Verdict {
+        self.counts_what_is_there(id, report)?;
+        self.names_the_sessions(id, report)?;
+        self.names_the_watches(id, report, open)
+    }
+
+    fn counts_what_is_there(&mut self, id: ServerId, report: &SelfReport) -> Verdict {
+        let status = &report.status;
+        let counts = self.model.counts_at(status.applied);
+        // ZooKeeper counts the root twice, as "" and as "/".
+        let right = (counts.nodes + 1, counts.ephemerals, counts.bytes, counts.sessions);
+        let told = (status.nodes, status.ephemerals, status.data_bytes, status.sessions);
+        self.tally.hold(Id::O1, told == right, || {
+            let words = |(nodes, ephemerals, bytes, sessions)| {
+                format!(
+                    "{nodes} nodes, {ephemerals} of them ephemeral, {bytes} bytes, {sessions} \
+                    sessions"
+                )
+            };
+            let (told, right) = (words(told), words(right));
+            vec![format!("server {id} tells of {told} at {}; right: {right}", status.applied)]
+        })?;
+        let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
+        let knows = match status.leader {
+            Some(leader) => leads == (leader == id) && self.ledger.is_voter(leader),
+            None => status.mode == Mode::Looking,
+        };
+        let learners = if leads { self.ledger.learners_of(id) } else { (0, 0) };
+        let followers = (status.learners, status.synced_followers) == learners;
+        let waiting = status.outstanding == report.unapplied;
+        self.tally.hold(Id::O1, knows && followers && waiting, || {
+            let words = |(all, with_history), waiting| {
+                format!(
+                    "{all} learners, {with_history} of them with its history, {waiting} \
+                    transactions that wait"
+                )
+            };
+            let told = words((status.learners, status.synced_followers), status.outstanding);
+            let right = words(learners, report.unapplied);
+            let (mode, leader) = (&status.mode, maybe(status.leader));
+            vec![format!(
+                "server {id} says of itself: {mode:?}, its leader is {leader}, {told}; \
+                right: {right}"
+            )]
+        })
+    }
+
+    fn names_the_sessions(&mut self, id: ServerId, report: &SelfReport) -> Verdict {
+        let SelfReport { status, sessions, local_sessions, ephemerals, .. } = report;
+        let alive = self.model.sessions_at(status.applied);
+        let named = sessions.iter().map(|session| session.id);
+        let right = named.eq(alive.iter().copied());
+        // Only a leader knows when a session expires.
+        let leads = status.serving && matches!(status.mode, Mode::Leader | Mode::Standalone);
+        let timed = sessions.iter().all(|session| leads || session.expires.is_none());
+        let local = local_sessions.len() == status.local_sessions;
+        self.tally.hold(Id::O1, right && timed && local, || {
+            vec![format!(
+                "server {id} tells of the sessions {sessions:?} and {local_sessions:?} of its own; \
+                 right: {alive:?}"
+            )]
+        })?;
+        for session in sessions {
+            self.knows_the_session(id, status, session)?;
+        }
+        for session in local_sessions {
+            self.knows_the_local_session(id, session)?;
+        }
+        let owned: BTreeMap<SessionId, BTreeSet<&str>> = ephemerals
+            .iter()
+            .map(|(session, paths)| (*session, paths.iter().map(String::as_str).collect()))
+            .collect();
+        let right = self.model.owners_at(status.applied);
+        let same = owned.len() == ephemerals.len()
+            && owned.len() == right.len()
+            && owned.iter().zip(&right).all(|((session, paths), (other, owned))| {
+                session == other && paths.iter().copied().eq(owned.iter().map(String::as_str))
+            });
+        self.tally.hold(Id::O1, same, || {
+            vec![format!("server {id} tells of the ephemeral nodes {owned:?}; right: {right:?}")]
+        })
+    }
+
+    /// The session's timeout and its client's server. A leader knows the timeout granted last if it
+    /// has touched the session with that timeout while it leads; it also knows moves that are not
+    /// committed, which are not checked.
+    fn knows_the_session(&mut self, id: ServerId, status: &Status, told: &SessionInfo) -> Verdict {
+        let Some(session) = self.model.session(told.id) else {
+            return Ok(());
+        };
+        let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
+        let renewed = self.heard.is_renewed(told.id, id, self.ledger.role_since(id));
+        // A leader removes a closing session from its list. A leader that a later one has replaced
+        // does not know the timeouts that the later one grants.
+        let watched = leads && told.expires.is_some();
+        let timed = match self.sessions.get(&told.id).filter(|_| watched) {
+            Some(_) if !self.ledger.is_newest(status.current_epoch) => true,
+            Some(view) => view.timeouts.may_be(renewed, told.timeout_ms),
+            None => told.timeout_ms == session.timeout_ms,
+        };
+        let server = session.server_at(status.applied);
+        let found = told.server == server || (leads && status.outstanding > 0);
+        self.tally.hold(Id::O1, timed && found, || {
+            let timeouts = self.sessions.get(&told.id).map(|view| &view.timeouts);
+            let known = timeouts.map_or_else(
+                || format!("{} ms", session.timeout_ms),
+                |timeouts| timeouts.described(renewed),
+            );
+            vec![format!(
+                "server {id} tells an operator of session {}: {} ms, and its client is at server \
+                 {}; after \
+                 {}, which it has applied, right is: {known}, at server {}",
+                told.id,
+                told.timeout_ms,
+                maybe(told.server),
+                status.applied,
+                maybe(server)
+            )]
+        })
+    }
+
+    /// A local session's timeout: one that was asked for or granted, once its client has read the
+    /// connect response.
+    fn knows_the_local_session(&mut self, id: ServerId, told: &SessionInfo) -> Verdict {
+        // Once the upgrade is committed, the session may go on elsewhere with another timeout
+        // before its server has applied the upgrade (seed 0xe00000afd, fork WriteFound#1/68417174,
+        // at bb32438).
+        let local = self.model.session(told.id).is_none();
+        let view = self.sessions.get(&told.id).filter(|view| local && view.granted_ms > 0);
+        let Some(view) = view else {
+            return Ok(());
+        };
+        self.tally.hold(Id::O1, view.timeouts.may_be(true, told.timeout_ms), || {
+            let (session, ms) = (told.id, told.timeout_ms);
+            let known = view.timeouts.described(true);
+            vec![format!("server {id} says of its own session {session}: {ms} ms; right: {known}")]
+        })
+    }
+
+    /// `wchs`, `wchc` and `wchp` agree, and each watch that they list belongs to an open
+    /// connection.
+    fn names_the_watches(
+        &mut self,
+        id: ServerId,
+        report: &SelfReport,
+        open: &BTreeSet<ConnId>,
+    ) -> Verdict {
+        let SelfReport { status, watched, by_conn, by_path, .. } = report;
+        let pairs: BTreeSet<&(ConnId, String)> = by_conn.iter().collect();
+        let same = pairs.len() == by_conn.len()
+            && pairs.len() == by_path.len()
+            && by_path.iter().all(|pair| pairs.contains(pair));
+        let conns: BTreeSet<ConnId> = by_conn.iter().map(|(conn, _)| *conn).collect();
+        let paths: BTreeSet<&str> = by_conn.iter().map(|(_, path)| path.as_str()).collect();
+        let counted = (watched.connections, watched.paths, watched.watches)
+            == (conns.len(), paths.len(), pairs.len());
+        let held = conns.is_subset(open) && pairs.len() <= status.watches;
+        self.tally.hold(Id::O1, same && counted && held, || {
+            vec![format!(
+                "server {id} tells of {watched:?} among {} watches, and of {by_conn:?} by \
+                 connection and \
+                 {by_path:?} by path; connected: {open:?}",
+                status.watches
+            )]
+        })
+    }
+}

@@ -1,0 +1,444 @@
+//! Delays: while a quorum is well, proposals are committed, learners that acknowledge nothing are
+//! dropped, and leaders without followers step down (L8). Links closed too early (L11). Clients
+//! that wait too long (L13).
+//!
+//! Owns what each leader waits for, which followers their leader has released, and how long each
+//! fault lasts. Must not trust what a server reports of its health: only the world's faults make it
+//! unwell. Servers without a fault for the time allowed must meet the limits.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use zabkeeper_core::io::{PeerCommand, PeerEvent};
+use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, ServerState};
+use zabkeeper_core::store::DiskCommand;
+use zabkeeper_core::{
+    ConnId, Input, Instant, LinkCloseReason, LinkId, Mode, ServerId, Status, StepDownReason, Zxid,
+};
+
+use super::catalog::{Id, Tally, Verdict};
+use super::ledger::Ledger;
+use crate::check::model::Rules;
+use crate::check::observe::Wait;
+
+/// Allowance beyond the limit for a leader to drop a learner or to step down.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// See the module.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Pace {
+    /// Until when a fault of the server or its network lasts.
+    unwell: BTreeMap<ServerId, Instant>,
+    reigns: BTreeMap<ServerId, Reign>,
+    /// Followers that have received a LOOKING notification of their leader.
+    released: BTreeSet<ServerId>,
+}
+
+/// What a leader waits for while it leads.
+#[derive(Clone, Default, Debug)]
+struct Reign {
+    /// When it began to serve.
+    begun: Option<Instant>,
+    /// Uncommitted proposals and when they were made.
+    open: VecDeque<(Zxid, Instant)>,
+    learners: BTreeMap<LinkId, Debt>,
+}
+
+/// What a learner owes its leader, by the leader's view of one link.
+#[derive(Clone, Copy, Default, Debug)]
+struct Debt {
+    /// The last transaction that it was sent.
+    sent: Zxid,
+    /// When its acknowledgement of NEWLEADER arrived.
+    synced: Option<Instant>,
+    /// Since when it owes acknowledgements and none has arrived.
+    owes: Option<Instant>,
+    /// When it was sent UPTODATE.
+    served: Option<Instant>,
+    /// When the link had last accepted all that was sent on it.
+    took: Option<Instant>,
+}
+
+/// L13: when a server begins to serve, no handshake that arrived before waits any longer.
+pub(super) fn passes_nobody_over(tally: &mut Tally, id: ServerId, held: usize) -> Verdict {
+    tally.hold(Id::L13, held == 0, || {
+        vec![format!(
+            "server {id} serves, and {held} clients that came before go on waiting for that"
+        )]
+    })
+}
+
+impl Pace {
+    /// A fault strikes these servers, or the network between them, until `until`.
+    pub(super) fn strikes(&mut self, servers: &[ServerId], until: Instant) {
+        for server in servers {
+            let unwell = self.unwell.entry(*server).or_default();
+            *unwell = until.max(*unwell);
+        }
+    }
+
+    /// The server's process starts or ends, or its time as leader ends.
+    pub(super) fn restarted(&mut self, id: ServerId) {
+        self.reigns.remove(&id);
+        self.released.remove(&id);
+    }
+
+    /// The server is about to handle this input.
+    pub(super) fn entered(&mut self, ledger: &Ledger, id: ServerId, input: &Input, now: Instant) {
+        if let Input::Election(from, said) = input
+            && said.server_state == ServerState::Looking
+            && ledger.follows(id).is_some_and(|(leader, _)| leader == *from)
+        {
+            self.released.insert(id);
+        }
+        let Input::Peer(link, event) = input else {
+            return;
+        };
+        let Some(reign) = self.reigns.get_mut(&id) else {
+            return;
+        };
+        match (event, reign.learners.get_mut(link)) {
+            (PeerEvent::Down, _) => {
+                reign.learners.remove(link);
+            }
+            (PeerEvent::Drained, _) => reign.learners.entry(*link).or_default().took = Some(now),
+            (
+                PeerEvent::Message(PeerMessage::Learner(FromLearner::AckNewLeader { .. })),
+                Some(debt),
+            ) => {
+                debt.synced = Some(now);
+                debt.owes = debt.owes.map(|_| now);
+            }
+            (PeerEvent::Message(PeerMessage::Learner(FromLearner::Ack { zxid })), Some(debt)) => {
+                debt.owes = (*zxid < debt.sent).then_some(now);
+            }
+            (PeerEvent::Message(_) | PeerEvent::Up { .. } | PeerEvent::Unreachable { .. }, _) => {}
+        }
+    }
+
+    /// Notes a step of a leader.
+    pub(super) fn acted(
+        &mut self,
+        id: ServerId,
+        (disk, peers): (&[DiskCommand], &[PeerCommand]),
+        status: &Status,
+        now: Instant,
+    ) {
+        let reign = self.reigns.entry(id).or_default();
+        if status.serving {
+            reign.begun.get_or_insert(now);
+        }
+        for command in disk {
+            if let DiskCommand::Append { entry, .. } = command
+                && status.serving
+            {
+                reign.open.push_back((entry.zxid, now));
+            }
+        }
+        while reign.open.front().is_some_and(|(zxid, _)| *zxid <= status.committed) {
+            reign.open.pop_front();
+        }
+        for command in peers {
+            match command {
+                PeerCommand::Send(link, PeerMessage::Leader(FromLeader::Proposal(entry))) => {
+                    let debt = reign.learners.entry(*link).or_default();
+                    debt.sent = entry.zxid;
+                    debt.owes.get_or_insert(now);
+                }
+                // The acknowledgement of NEWLEADER covers all earlier proposals.
+                PeerCommand::Send(link, PeerMessage::Leader(FromLeader::NewLeader { .. })) => {
+                    reign.learners.entry(*link).or_default().owes = None;
+                }
+                PeerCommand::Send(link, PeerMessage::Leader(FromLeader::UpToDate { .. })) => {
+                    reign.learners.entry(*link).or_default().served = Some(now);
+                }
+                PeerCommand::Close(link, _) => {
+                    reign.learners.remove(link);
+                }
+                PeerCommand::Send(..) | PeerCommand::Dial(_) => {}
+            }
+        }
+    }
+
+    /// ZAB-17, ZAB-18, L11: a server closes a link for silence or missing acknowledgements only
+    /// after the limit for that. A clock may run at twice its speed.
+    pub(super) fn is_patient(
+        &self,
+        (tally, ledger, rules): (&mut Tally, &Ledger, &Rules),
+        id: ServerId,
+        commands: &[PeerCommand],
+        now: Instant,
+    ) -> Verdict {
+        for command in commands {
+            let PeerCommand::Close(on, LinkCloseReason::Silent) = command else {
+                continue;
+            };
+            let Some(link) = ledger.link(id, *on) else {
+                continue;
+            };
+            let debt = self.reigns.get(&id).and_then(|reign| reign.learners.get(on));
+            let debt = debt.copied().unwrap_or_default();
+            let (since, limit) = match (ledger.follows(id), debt.served) {
+                (Some((_, since)), _) if ledger.serves(id) => (since, rules.silence_limit()),
+                (Some(_), _) if link.heard == link.since => (link.since, rules.tick * 2),
+                (None, Some(served)) => (served, rules.silence_limit()),
+                // While a learner is brought up to date it may be silent for long, but accepts what
+                // it is sent.
+                (None, None) => (debt.took.unwrap_or(link.since), rules.init_limit),
+                (Some(_), _) => (link.since, rules.init_limit),
+            };
+            // Between serving servers, `proven` counts: messages are worth only their certain send
+            // time.
+            let serving = debt.served.is_some() || ledger.serves(id);
+            let heard = if serving { link.proven } else { link.heard };
+            let since = heard.max(since);
+            let owes = debt.owes.filter(|_| debt.synced.is_some());
+            let is_over = |since: Instant, limit: Duration| now.since(since) >= limit / 2;
+            let is_late = owes.is_some_and(|owes| is_over(owes, rules.sync_limit));
+            tally.hold(Id::L11, is_late || is_over(since, limit), || {
+                let peer = link.peer;
+                let took = debt.took.map_or("never".to_owned(), |at| format!("last at {at}"));
+                let owed = owes.map_or("it owes no acknowledgement".to_owned(), |owes| {
+                    let has = rules.sync_limit;
+                    format!("it owes acknowledgements since {owes}, and has {has:?} for them")
+                });
+                vec![
+                    format!(
+                        "server {id} gives up server {peer} on {on}, which may be silent for \
+                         {limit:?} from {since} on"
+                    ),
+                    format!(
+                        "it has last said something at {heard}, and its link had taken all that it \
+                         was sent {took}; {owed}"
+                    ),
+                ]
+            })?;
+        }
+        Ok(())
+    }
+
+    /// L11: a serving follower stays until its leader is silent, their link closes, or the leader
+    /// itself looks for another one; a serving leader stays while a quorum has its history. LOOKING
+    /// notifications of others are no reason: otherwise one server that cannot reach the leader
+    /// could end the service for all.
+    pub(super) fn stays(
+        &self,
+        (tally, ledger): (&mut Tally, &Ledger),
+        id: ServerId,
+        commands: &[PeerCommand],
+        status: &Status,
+    ) -> Verdict {
+        if !ledger.serves(id) || status.halted.is_some() || status.mode != Mode::Looking {
+            return Ok(());
+        }
+        // Links that the step closes although they still stand. An exhausted epoch or a later
+        // promise may end an epoch that has a quorum.
+        let left: Vec<_> = commands
+            .iter()
+            .filter_map(|command| match command {
+                PeerCommand::Close(
+                    _,
+                    LinkCloseReason::Looks(StepDownReason::Epoch | StepDownReason::Behind),
+                ) => None,
+                PeerCommand::Close(link, LinkCloseReason::Looks(_)) => ledger.link(id, *link),
+                PeerCommand::Close(..) | PeerCommand::Send(..) | PeerCommand::Dial(_) => None,
+            })
+            .collect();
+        let stood = |server| left.iter().any(|link| link.peer == server);
+        let synced = |server| left.iter().any(|link| link.peer == server && link.synced);
+        let had = |server| server == id || synced(server);
+        match ledger.follows(id) {
+            Some((leader, _)) => {
+                tally.hold(Id::L11, !stood(leader) || self.released.contains(&id), || {
+                    vec![format!(
+                        "server {id} serves behind server {leader}, their link stands, and it \
+                         looks for a leader; server {leader} has \
+                         not said that it looks for one itself"
+                    )]
+                })
+            }
+            None if left.is_empty() => Ok(()),
+            None => tally.hold(Id::L11, !ledger.voters.most(had), || {
+                let who: Vec<String> = left
+                    .iter()
+                    .map(|link| {
+                        format!(
+                            "server \
+                    {}",
+                            link.peer
+                        )
+                    })
+                    .collect();
+                vec![format!(
+                    "server {id} leads and serves, and looks for a leader, though its links with \
+                     {} stand, and with them a quorum has \
+                     its history",
+                    who.join(", ")
+                )]
+            }),
+        }
+    }
+
+    /// ZAB-18, L8: a leader drops a synced learner that has acknowledged nothing for the limit,
+    /// although it owes acknowledgements. `awake` is the end of the leader's last pause. A clock
+    /// may run at half speed.
+    pub(super) fn gives_up_in_time(
+        &self,
+        tally: &mut Tally,
+        id: ServerId,
+        (now, awake): (Instant, Instant),
+        sync_limit: Duration,
+    ) -> Verdict {
+        let Some(reign) = self.reigns.get(&id).filter(|_| !sync_limit.is_zero()) else {
+            return Ok(());
+        };
+        let patience = sync_limit * 2 + SLACK;
+        for (link, debt) in &reign.learners {
+            let (Some(since), Some(_)) = (debt.owes, debt.synced) else {
+                continue;
+            };
+            let waits = now.since(since.max(awake));
+            tally.hold(Id::L8, waits <= patience, || {
+                vec![format!(
+                    "server {id} leads on with {link}, which has acknowledged nothing since \
+                     {since}, and was sent \
+                     {}; its limit is {sync_limit:?}",
+                    debt.sent
+                )]
+            })?;
+        }
+        Ok(())
+    }
+
+    /// ZAB-06, L8: an elected leader serves within the limit or looks for a leader again. `since`:
+    /// when it began to lead, or its last pause ended.
+    pub(super) fn begins_in_time(
+        &self,
+        tally: &mut Tally,
+        id: ServerId,
+        (now, since): (Instant, Instant),
+        begin_limit: Duration,
+    ) -> Verdict {
+        let begun = self.reigns.get(&id).is_none_or(|reign| reign.begun.is_some());
+        if begun || begin_limit.is_zero() {
+            return Ok(());
+        }
+        let patience = begin_limit * 2 + SLACK;
+        tally.hold(Id::L8, now.since(since) <= patience, || {
+            vec![format!(
+                "server {id} leads since {since} and has not begun to serve; its limit is \
+                 {begin_limit:?}"
+            )]
+        })
+    }
+
+    /// L8: where a quorum with its leader has been well and connected for `bound`, every proposal
+    /// that is older than `bound` is committed.
+    pub(super) fn commits_in_time(
+        &self,
+        tally: &mut Tally,
+        ledger: &Ledger,
+        id: ServerId,
+        (now, awake): (Instant, Instant),
+        bound: Duration,
+    ) -> Verdict {
+        let Some(reign) = self.reigns.get(&id).filter(|_| !bound.is_zero()) else {
+            return Ok(());
+        };
+        let Some((zxid, at)) = reign.open.front().copied() else {
+            return Ok(());
+        };
+        let long = |since: Instant| now.since(since) > bound;
+        if !long(at.max(awake)) {
+            return tally.hold(Id::L8, true, Vec::new);
+        }
+        let well = self.well_behind(ledger, id, (now, bound));
+        tally.hold(Id::L8, well.is_empty(), || {
+            let well: Vec<String> = well.iter().map(|server| format!("server {server}")).collect();
+            vec![format!(
+                "server {id} has proposed {zxid} at {at}, and it is not committed; {} have been \
+                 well and together \
+                 for longer than {bound:?}",
+                well.join(", ")
+            )]
+        })
+    }
+    /// L13: a server in a quorum that, with its leader, has been well and connected for `bound` has
+    /// read and answered everything that its clients sent longer ago than `bound`.
+    pub(super) fn answers_in_time(
+        &self,
+        (tally, ledger): (&mut Tally, &Ledger),
+        id: ServerId,
+        (conn, waits): (ConnId, Wait),
+        (now, awake): (Instant, Instant),
+        bound: Duration,
+    ) -> Verdict {
+        if bound.is_zero() || !ledger.serves(id) {
+            return Ok(());
+        }
+        let long = |since: Instant| now.since(since) > bound;
+        let (Wait::Turn(since) | Wait::Answer(since)) = waits;
+        if !long(since.max(awake)) {
+            return tally.hold(Id::L13, true, Vec::new);
+        }
+        let leader = ledger.follows(id).map_or(id, |(leader, _)| leader);
+        let begun = if leader == id {
+            self.reigns.get(&id).and_then(|reign| reign.begun)
+        } else {
+            self.serves_since(ledger, leader, id)
+        };
+        let all_the_time = begun.is_some_and(long);
+        let well = self.well_behind(ledger, leader, (now, bound));
+        tally.hold(Id::L13, !all_the_time || !well.contains(&id), || {
+            let what = match waits {
+                Wait::Turn(_) => "is not read",
+                Wait::Answer(_) => "is not answered",
+            };
+            let well: Vec<String> = well.iter().map(|server| format!("server {server}")).collect();
+            vec![format!(
+                "{conn} of server {id} {what} since {since}; {} have been well and together for \
+                 longer than {bound:?}, and server \
+                 {leader} leads",
+                well.join(", ")
+            )]
+        })
+    }
+
+    /// When the leader sent UPTODATE to a learner, on a link that still stands.
+    fn serves_since(&self, ledger: &Ledger, leader: ServerId, id: ServerId) -> Option<Instant> {
+        let links = &self.reigns.get(&leader)?.learners;
+        let own = links.iter().filter(|(link, _)| ledger.peer_of(leader, **link) == Some(id));
+        own.filter_map(|(_, debt)| debt.served).max()
+    }
+
+    /// The voters without a fault for `bound` that have followed this leader for as long, and the
+    /// leader; empty if they are no quorum or the leader is not one of them.
+    fn well_behind(
+        &self,
+        ledger: &Ledger,
+        id: ServerId,
+        (now, bound): (Instant, Duration),
+    ) -> Vec<ServerId> {
+        let Some(reign) = self.reigns.get(&id) else {
+            return Vec::new();
+        };
+        let long = |since: Instant| now.since(since) > bound;
+        let unwell = |server: ServerId| self.unwell.get(&server).copied().unwrap_or_default();
+        // A link to a server that has lost power stands until something is sent on it, so a synced
+        // link is not enough (seed 0x3ef5726b3c29: the server had restarted and followed another
+        // leader).
+        let follows = |server: ServerId| {
+            let mut linked = reign
+                .learners
+                .iter()
+                .filter(|(link, _)| ledger.peer_of(id, **link) == Some(server));
+            linked.any(|(_, debt)| debt.synced.is_some_and(long))
+                && ledger.serves(server)
+                && ledger.follows(server).is_some_and(|(leader, since)| leader == id && long(since))
+        };
+        let is_well = |server: ServerId| long(unwell(server)) && (server == id || follows(server));
+        let enough = long(ledger.role_since(id)) && is_well(id) && ledger.voters.most(is_well);
+        let all = ledger.voters.0.iter().copied();
+        if enough { all.filter(|server| is_well(*server)).collect() } else { Vec::new() }
+    }
+}

@@ -1,0 +1,673 @@
+//! Builds the observations of a correct ensemble, one step at a time, so that a scenario can change
+//! a single one.
+
+use std::time::Duration;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use zabkeeper_core::peer::{FromLearner, PeerMessage};
+use zabkeeper_core::store::{DurableState, Entry};
+use zabkeeper_core::txn::{Origin, Txn, TxnOp};
+use zabkeeper_core::wire::{
+    Acl, ConnectRequest, ConnectResponse, EventType, Id, Password, Perms, Reply, ReplyBody,
+    Request, RequestFrame, Secret, WatchEvent, XID_AUTH,
+};
+use zabkeeper_core::{ConnId, Epoch, ErrorCode, Instant, Mode, ServerId, SessionId, WallMs, Zxid};
+
+use super::cast::{self, Member};
+use crate::check::model::{self, Asker, Model, Rules};
+use crate::check::observe::{ClientId, Holder, Observation, Observed};
+use crate::check::oracle::handshake::zookeeper_password;
+use crate::check::oracle::{Oracles, Violation};
+
+pub(super) const SERVER: ServerId = ServerId(1);
+const TIMEOUT_MS: u32 = 4_000;
+
+/// A correct ensemble with its clients, and the oracles that judge it.
+pub(super) struct History {
+    pub(super) oracles: Oracles,
+    violation: Option<Violation>,
+    at_ms: u64,
+    /// The committed state.
+    pub(super) model: Model,
+    pub(super) members: BTreeMap<ServerId, Member>,
+    pub(super) leader: ServerId,
+    pub(super) epoch: Epoch,
+    /// The timeout in connect requests, ms.
+    asks_ms: i32,
+    talks: Vec<Talk>,
+}
+
+/// A connection, as both the server and the client see it.
+struct Talk {
+    client: ClientId,
+    server: ServerId,
+    session: SessionId,
+    /// The identities that the client has sent.
+    ids: Vec<Id>,
+    seen: Zxid,
+    xid: i32,
+    asked: VecDeque<(RequestFrame, Option<Zxid>)>,
+    writes: u64,
+}
+
+/// Runs a scenario twice: without its fault, which must pass, and with it, which oracle `id` must
+/// report. One server with default rules.
+#[track_caller]
+pub(super) fn twins(id: &str, story: impl Fn(&mut History, bool)) {
+    twins_of(1, id, story);
+}
+
+/// As [`twins`], with these rules.
+#[track_caller]
+pub(super) fn twins_under(rules: &Rules, id: &str, story: impl Fn(&mut History, bool)) {
+    tell(|| History::with(rules.clone()), id, story);
+}
+
+/// As [`twins`], with this many servers, of which the first leads and the others follow.
+#[track_caller]
+pub(super) fn twins_of(servers: u64, id: &str, story: impl Fn(&mut History, bool)) {
+    tell(|| History::of(servers), id, story);
+}
+
+/// As [`twins`], with three servers that have been together for a while, and three seconds for each
+/// commit and answer.
+#[track_caller]
+pub(super) fn twins_in_time(id: &str, story: impl Fn(&mut History, bool)) {
+    let begin = || {
+        let (sync_limit, commit_within) = (Duration::from_secs(5), Duration::from_secs(3));
+        let answer_within = commit_within;
+        let mut history = History::under(
+            3,
+            Rules { sync_limit, commit_within, answer_within, ..Rules::default() },
+        );
+        history.reign(SERVER, &[2, 3].map(ServerId));
+        history.waits(4_000);
+        history
+    };
+    tell(begin, id, story);
+}
+
+#[track_caller]
+fn tell(begin: impl Fn() -> History, id: &str, story: impl Fn(&mut History, bool)) {
+    let mut honest = begin();
+    story(&mut honest, false);
+    honest.passes();
+    let mut lying = begin();
+    story(&mut lying, true);
+    let caught = lying.violation.unwrap_or_else(|| panic!("the lie about {id} is not caught"));
+    assert_eq!(caught.id, id, "{caught}");
+    assert!(!caught.evidence.is_empty(), "a violation must be explained");
+}
+
+impl History {
+    /// One server that leads.
+    pub(super) fn new() -> History {
+        History::of(1)
+    }
+
+    /// This many servers, of which the first leads and the others follow.
+    pub(super) fn of(servers: u64) -> History {
+        let mut history = History::blank(servers);
+        let followers: Vec<ServerId> = (2..=servers).map(ServerId).collect();
+        history.reign(SERVER, &followers);
+        history
+    }
+
+    /// This many servers, started for the first time.
+    pub(super) fn blank(servers: u64) -> History {
+        let [tick, sync_limit, init_limit, begin_limit] = [1, 5, 10, 11].map(Duration::from_secs);
+        let limits = Rules { tick, sync_limit, init_limit, begin_limit, ..Rules::default() };
+        History::under(servers, limits)
+    }
+
+    /// One server with these rules that leads.
+    pub(super) fn with(rules: Rules) -> History {
+        let mut history = History::under(1, rules);
+        history.reign(SERVER, &[]);
+        history
+    }
+
+    fn under(servers: u64, rules: Rules) -> History {
+        let ids: Vec<ServerId> = (1..=servers).map(ServerId).collect();
+        let mut history = History {
+            oracles: Oracles::new(&ids, rules.clone()),
+            violation: None,
+            at_ms: 0,
+            model: Model::new(rules),
+            members: cast::cast(servers),
+            leader: SERVER,
+            epoch: Epoch(0),
+            asks_ms: 4_000,
+            talks: Vec::new(),
+        };
+        ids.into_iter().for_each(|id| history.returns(id));
+        history
+    }
+
+    #[track_caller]
+    pub(super) fn passes(mut self) {
+        self.ends();
+        self.is_quiet();
+    }
+
+    #[track_caller]
+    pub(super) fn is_quiet(&self) {
+        if let Some(violation) = &self.violation {
+            panic!("false alarm: {violation}");
+        }
+    }
+
+    /// Like the world, observes nothing after a violation.
+    pub(super) fn sees(&mut self, what: Observation<'_>) {
+        self.at_ms += 1;
+        if self.violation.is_none() {
+            let seen = Observed { at: Instant(self.at_ms * 1_000_000), what };
+            self.violation = self.oracles.observe(&seen).err();
+        }
+    }
+
+    pub(super) fn waits(&mut self, ms: u64) {
+        self.at_ms += ms;
+    }
+
+    pub(super) fn tip(&self) -> Zxid {
+        self.model.tip()
+    }
+
+    pub(super) fn next_zxid(&self) -> Zxid {
+        let tip = self.tip();
+        let same_epoch = (tip.epoch() == self.epoch).then_some(tip);
+        same_epoch.unwrap_or(Zxid::start_of(self.epoch)).next().expect("room")
+    }
+
+    pub(super) fn session(&self, conn: ConnId) -> SessionId {
+        self.talk(conn).session
+    }
+
+    fn talk(&self, conn: ConnId) -> &Talk {
+        &self.talks[usize::try_from(conn.0).unwrap()]
+    }
+
+    fn talk_mut(&mut self, conn: ConnId) -> &mut Talk {
+        &mut self.talks[usize::try_from(conn.0).unwrap()]
+    }
+
+    // Handshakes.
+
+    /// A client connects and gets a new session.
+    pub(super) fn client(&mut self, client: u32) -> ConnId {
+        self.client_of(SERVER, client)
+    }
+
+    /// A client connects to this server and gets a new session.
+    pub(super) fn client_of(&mut self, server: ServerId, client: u32) -> ConnId {
+        let conn = self.greets_at(server, client, SessionId(0), Zxid::ZERO);
+        let session = SessionId(0x100 + i64::try_from(conn.0).unwrap());
+        let txn = self.session_txn(conn, session);
+        self.commits(txn);
+        self.catches_up(server);
+        self.welcomes(conn, session);
+        conn
+    }
+
+    /// A client sends the connect request for a new session, which is not answered.
+    pub(super) fn client_unanswered(&mut self, client: u32) -> ConnId {
+        self.greets(client, SessionId(0), Zxid::ZERO)
+    }
+
+    /// A follower applies all that is committed.
+    pub(super) fn catches_up(&mut self, server: ServerId) {
+        if server != self.leader {
+            self.follows(server);
+        }
+    }
+
+    pub(super) fn session_txn(&self, conn: ConnId, session: SessionId) -> Txn {
+        Txn {
+            zxid: self.next_zxid(),
+            session,
+            time: WallMs(0),
+            origin: Some(Origin { server: self.talk(conn).server, conn, request: 0 }),
+            op: TxnOp::CreateSession { timeout_ms: TIMEOUT_MS },
+        }
+    }
+
+    /// A client connects and sends a connect request with the right password.
+    pub(super) fn greets(&mut self, client: u32, session: SessionId, seen: Zxid) -> ConnId {
+        self.greets_with(client, session, seen, &password(session))
+    }
+
+    /// A client asks for another timeout and closes the connection before the response.
+    pub(super) fn greets_in_vain(&mut self, session: SessionId, asks_ms: i32) {
+        self.asks_ms = asks_ms;
+        let conn = self.greets(0, session, Zxid::ZERO);
+        self.closes(conn);
+    }
+
+    /// The connection breaks; its client reconnects to the same server and gets another timeout.
+    pub(super) fn is_granted(&mut self, conn: ConnId, ms: i32) -> ConnId {
+        self.asks_ms = ms;
+        self.moves_without_memory(conn, self.talk(conn).server)
+    }
+
+    pub(super) fn greets_at(
+        &mut self,
+        server: ServerId,
+        client: u32,
+        session: SessionId,
+        seen: Zxid,
+    ) -> ConnId {
+        let hello = (session, seen, &password(session)[..]);
+        self.hello(server, client, hello)
+    }
+
+    pub(super) fn greets_with(
+        &mut self,
+        client: u32,
+        session: SessionId,
+        seen: Zxid,
+        password: &[u8],
+    ) -> ConnId {
+        self.hello(SERVER, client, (session, seen, password))
+    }
+
+    fn hello(
+        &mut self,
+        server: ServerId,
+        client: u32,
+        (session, seen, password): (SessionId, Zxid, &[u8]),
+    ) -> ConnId {
+        let conn = ConnId(self.talks.len() as u64);
+        let client = ClientId(client);
+        let asked = VecDeque::new();
+        let ids = vec![model::ip(&client.address())];
+        self.talks.push(Talk { client, server, session, ids, seen, xid: 0, asked, writes: 0 });
+        self.sees(Observation::ConnOpened { client, conn, server });
+        let mut out = BytesMut::new();
+        let password = Bytes::copy_from_slice(password);
+        let last_zxid_seen = seen;
+        ConnectRequest {
+            last_zxid_seen,
+            timeout_ms: self.asks_ms,
+            session,
+            password,
+            read_only: None,
+        }
+        .encode(&mut out);
+        self.sees(Observation::ToServer { conn, frame: cut(out) });
+        conn
+    }
+
+    /// The server accepts the client into this session, with the requested timeout.
+    pub(super) fn welcomes(&mut self, conn: ConnId, session: SessionId) {
+        let timeout_ms = self.asks_ms;
+        let password = password(session);
+        self.welcomes_as(conn, ConnectResponse { timeout_ms, session, password, read_only: None });
+    }
+
+    pub(super) fn welcomes_as(&mut self, conn: ConnId, response: ConnectResponse) {
+        self.talk_mut(conn).session = response.session;
+        let mut out = BytesMut::new();
+        response.encode(&mut out);
+        self.sees(Observation::ToClient { conn, frame: cut(out) });
+    }
+
+    pub(super) fn refuses(&mut self, conn: ConnId) {
+        self.welcomes_as(conn, ConnectResponse::refused(None));
+    }
+
+    pub(super) fn closes(&mut self, conn: ConnId) {
+        self.sees(Observation::ConnClosed { conn });
+    }
+
+    /// The connection breaks, and its client reconnects with the session.
+    pub(super) fn reconnects(&mut self, conn: ConnId) -> ConnId {
+        self.moves(conn, SERVER)
+    }
+
+    /// The connection breaks, and its client reconnects to this server.
+    pub(super) fn moves(&mut self, conn: ConnId, server: ServerId) -> ConnId {
+        self.closes(conn);
+        let Talk { client, session, seen, .. } = *self.talk(conn);
+        let conn = self.greets_at(server, client.0, session, seen);
+        self.welcomes(conn, session);
+        conn
+    }
+
+    /// As [`Self::moves`], with zxid zero as last seen.
+    pub(super) fn moves_without_memory(&mut self, conn: ConnId, server: ServerId) -> ConnId {
+        self.closes(conn);
+        let Talk { client, session, .. } = *self.talk(conn);
+        let conn = self.greets_at(server, client.0, session, Zxid::ZERO);
+        self.welcomes(conn, session);
+        conn
+    }
+
+    // Requests.
+
+    /// The transaction of the connection's last write is lost.
+    pub(super) fn undoes(&mut self, conn: ConnId) {
+        let talk = self.talk_mut(conn);
+        talk.writes -= 1;
+        talk.asked.back_mut().expect("a write").1 = None;
+    }
+
+    pub(super) fn asks(&mut self, conn: ConnId, request: Request) {
+        let talk = self.talk_mut(conn);
+        talk.xid += 1;
+        let frame = RequestFrame { xid: talk.xid, request };
+        talk.asked.push_back((frame.clone(), None));
+        let mut out = BytesMut::new();
+        frame.encode(&mut out);
+        self.sees(Observation::ToServer { conn, frame: cut(out) });
+    }
+
+    /// The client sends an auth packet of the scheme `digest`, which is not answered yet.
+    pub(super) fn shows_user(&mut self, conn: ConnId, auth: &str) {
+        let request = Request::Auth {
+            scheme: "digest".into(),
+            auth: Secret(Some(Bytes::copy_from_slice(auth.as_bytes()))),
+        };
+        let mut out = BytesMut::new();
+        RequestFrame { xid: XID_AUTH, request }.encode(&mut out);
+        self.sees(Observation::ToServer { conn, frame: cut(out) });
+        let mut ids = std::mem::take(&mut self.talk_mut(conn).ids);
+        let rules = self.model.rules();
+        rules.authenticate(&mut ids, "digest", auth.as_bytes()).expect("always");
+        self.talk_mut(conn).ids = ids;
+    }
+
+    /// The server answers the auth packet with success.
+    pub(super) fn believes(&mut self, conn: ConnId) {
+        self.says(conn, &Reply { xid: XID_AUTH, zxid: 0, result: Ok(ReplyBody::Empty) });
+    }
+
+    /// The server executes the next write of the connection.
+    pub(super) fn does(&mut self, conn: ConnId) -> Zxid {
+        self.does_as(conn, |_| {})
+    }
+
+    pub(super) fn does_as(&mut self, conn: ConnId, lie: impl Fn(&mut Txn)) -> Zxid {
+        let mut txn = self.decides(conn);
+        lie(&mut txn);
+        self.commits(txn)
+    }
+
+    /// The right transaction for a client's create of this path.
+    pub(super) fn wants(&mut self, path: &str) -> Entry {
+        let a = self.client(0);
+        self.asks(a, create(path));
+        self.decides(a).encode()
+    }
+
+    /// The right transaction for the next write of the connection.
+    pub(super) fn decides(&mut self, conn: ConnId) -> Txn {
+        let zxid = self.next_zxid();
+        let talk = &mut self.talks[usize::try_from(conn.0).unwrap()];
+        let undone = |(frame, txn): &&mut (RequestFrame, Option<Zxid>)| {
+            frame.request.is_write() && txn.is_none()
+        };
+        let (frame, txn) = talk.asked.iter_mut().find(undone).expect("a write to do");
+        *txn = Some(zxid);
+        talk.writes += 1;
+        let origin = Some(Origin { server: talk.server, conn, request: talk.writes });
+        let op = self
+            .model
+            .decide(Asker { session: talk.session, ids: &talk.ids }, &frame.request)
+            .expect("a write");
+        Txn { zxid, session: talk.session, time: WallMs(7), origin, op }
+    }
+
+    /// Proposes a transaction, makes it durable and applies it.
+    pub(super) fn commits(&mut self, txn: Txn) -> Zxid {
+        self.proposes(&txn.encode());
+        self.applies(txn)
+    }
+
+    /// The leader logs the proposal, and all its followers do.
+    pub(super) fn proposes(&mut self, entry: &Entry) {
+        let leader = self.leader;
+        self.logs(leader, entry);
+        for id in self.followers() {
+            self.gets(id, leader, entry);
+        }
+    }
+
+    pub(super) fn followers(&self) -> Vec<ServerId> {
+        let follow = |member: &&Member| member.mode == Mode::Follower;
+        self.members.values().filter(follow).map(|member| member.id()).collect()
+    }
+
+    /// The entry becomes durable everywhere, and the leader applies it.
+    pub(super) fn applies(&mut self, txn: Txn) -> Zxid {
+        let zxid = txn.zxid;
+        self.settles(zxid);
+        // The model may refuse a wrong transaction: then the oracles must report it.
+        let digest = self.model.apply(txn).is_ok().then(|| self.model.digest_at(zxid));
+        self.has_applied(zxid, digest);
+        zxid
+    }
+
+    /// The entry becomes durable everywhere, and the leader commits it.
+    pub(super) fn settles(&mut self, zxid: Zxid) {
+        let leader = self.leader;
+        for id in self.followers() {
+            self.confirms(id);
+            self.hears(leader, id, PeerMessage::Learner(FromLearner::Ack { zxid }));
+        }
+        self.confirms(leader);
+        self.member(leader).committed = zxid;
+        self.shows(leader);
+    }
+
+    pub(super) fn has_applied(&mut self, zxid: Zxid, digest: Option<u64>) {
+        let server = self.leader;
+        self.member(server).applied = zxid;
+        self.sees(Observation::Applied { server, zxid, digest, holder: Holder(None) });
+    }
+
+    // Replies.
+
+    /// The server answers the next request of the connection.
+    pub(super) fn answers(&mut self, conn: ConnId) -> Reply {
+        self.answers_as(conn, |_| {})
+    }
+
+    pub(super) fn answers_as(&mut self, conn: ConnId, lie: impl Fn(&mut Reply)) -> Reply {
+        let tip = self.tip();
+        self.answers_at(conn, tip, lie)
+    }
+
+    /// As [`Self::answers_as`], with a read answered as it would have been at an earlier zxid.
+    pub(super) fn answers_at(&mut self, conn: ConnId, at: Zxid, lie: impl Fn(&mut Reply)) -> Reply {
+        let talk = self.talk_mut(conn);
+        let (frame, txn) = talk.asked.pop_front().expect("a request to answer");
+        let at = txn.unwrap_or(at);
+        let result = match txn {
+            Some(txn) => self.outcome(&frame.request, txn),
+            None => {
+                let Talk { session, ids, .. } = self.talk(conn);
+                let asker = Asker { session: *session, ids };
+                self.model.read(asker, &frame.request, at).unwrap_or(Ok(ReplyBody::Empty))
+            }
+        };
+        let mut reply = Reply { xid: frame.xid, zxid: at.wire(), result };
+        lie(&mut reply);
+        let talk = self.talk_mut(conn);
+        talk.seen = talk.seen.max(Zxid::from_wire(reply.zxid));
+        self.says(conn, &reply);
+        reply
+    }
+
+    pub(super) fn says(&mut self, conn: ConnId, reply: &Reply) {
+        let mut out = BytesMut::new();
+        reply.encode(&mut out);
+        self.sees(Observation::ToClient { conn, frame: cut(out) });
+    }
+
+    fn outcome(&self, request: &Request, zxid: Zxid) -> Result<ReplyBody, ErrorCode> {
+        match self.model.logged(zxid) {
+            Some(logged) => logged.answer(request),
+            None => Ok(ReplyBody::Empty),
+        }
+    }
+
+    /// The client asks for a write; the server executes and answers it.
+    pub(super) fn writes(&mut self, conn: ConnId, request: Request) -> Zxid {
+        self.asks(conn, request);
+        let zxid = self.does(conn);
+        self.answers(conn);
+        zxid
+    }
+
+    /// The client asks for a read, and the server answers it.
+    pub(super) fn reads(&mut self, conn: ConnId, request: Request) -> Reply {
+        self.asks(conn, request);
+        self.answers(conn)
+    }
+
+    pub(super) fn tells(&mut self, conn: ConnId, event: EventType, path: &str, zxid: Zxid) {
+        self.tells_of(conn, &WatchEvent { zxid: Some(zxid), event, path: path.into() });
+    }
+
+    /// An event without a zxid, which answers setWatches.
+    pub(super) fn retells(&mut self, conn: ConnId, event: EventType, path: &str) {
+        self.tells_of(conn, &WatchEvent { zxid: None, event, path: path.into() });
+    }
+
+    fn tells_of(&mut self, conn: ConnId, event: &WatchEvent) {
+        let mut out = BytesMut::new();
+        event.encode(&mut out);
+        self.sees(Observation::ToClient { conn, frame: cut(out) });
+    }
+
+    // Disks and restarts.
+
+    pub(super) fn state(&self) -> DurableState {
+        self.members[&self.leader].state.clone()
+    }
+
+    /// A sample of the durable disk: all up to `last`.
+    pub(super) fn disk(&mut self, last: Zxid) {
+        let digest = self.model.digest_at(last);
+        self.disk_with(self.state(), last, digest);
+    }
+
+    pub(super) fn disk_with(&mut self, state: DurableState, last: Zxid, digest: u64) {
+        self.sees(Observation::DurableTruth {
+            server: SERVER,
+            state,
+            last,
+            digest,
+            holder: Holder(None),
+        });
+    }
+
+    /// A sample of the disk as if all that is written survived.
+    pub(super) fn cached(&mut self, state: DurableState, last: Zxid) {
+        self.sees(Observation::CachedTruth { server: SERVER, state, last });
+    }
+
+    /// The only server stops, recovers up to `last`, and leads a new epoch.
+    pub(super) fn restarts(&mut self, last: Zxid) {
+        self.dies(SERVER);
+        self.member(SERVER).log.retain(|entry| entry.zxid <= last);
+        self.returns(SERVER);
+        self.reign(SERVER, &[]);
+    }
+
+    /// The audit at the end of the run.
+    pub(super) fn ends(&mut self) {
+        let (digest, sessions) =
+            (self.model.digest_at(self.tip()), self.model.sessions_at(self.tip()));
+        self.ends_with(digest, sessions);
+    }
+
+    pub(super) fn ends_with(&mut self, digest: u64, sessions: Vec<SessionId>) {
+        let applied = self.tip();
+        let server = self.leader;
+        self.sees(Observation::Final { server, applied, digest, holder: Holder(None), sessions });
+        if self.violation.is_none() {
+            self.violation = self.oracles.finish().err();
+        }
+    }
+}
+
+/// The frame without its length prefix.
+fn cut(frame: BytesMut) -> Bytes {
+    frame.freeze().slice(4..)
+}
+
+pub(super) fn data(text: &str) -> Option<Bytes> {
+    Some(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+pub(super) fn create_with(path: &str, text: &str, flags: i32) -> Request {
+    let (path, data, acl) = (path.into(), data(text), Acl::open());
+    Request::Create { path, data, acl, flags, with_stat: true }
+}
+
+pub(super) fn create(path: &str) -> Request {
+    create_with(path, "v0", 0)
+}
+
+pub(super) fn set(path: &str, text: &str) -> Request {
+    Request::SetData { path: path.into(), data: data(text), version: -1 }
+}
+
+pub(super) fn delete(path: &str) -> Request {
+    Request::Delete { path: path.into(), version: -1 }
+}
+
+pub(super) fn get(path: &str) -> Request {
+    Request::GetData { path: path.into(), watch: false }
+}
+
+pub(super) fn watch_data(path: &str) -> Request {
+    Request::GetData { path: path.into(), watch: true }
+}
+
+pub(super) fn watch_exists(path: &str) -> Request {
+    Request::Exists { path: path.into(), watch: true }
+}
+
+pub(super) fn watch_children(path: &str) -> Request {
+    Request::GetChildren { path: path.into(), watch: true, with_stat: false }
+}
+
+/// A create with this ACL.
+pub(super) fn create_for(path: &str, acl: &[Acl]) -> Request {
+    let (path, data, acl) = (path.into(), data("v0"), acl.to_vec());
+    Request::Create { path, data, acl, flags: 0, with_stat: false }
+}
+
+/// An ACL that grants everything to this user and nothing to others.
+pub(super) fn only(user: &str) -> Vec<Acl> {
+    let id = model::digest_of(user.as_bytes());
+    vec![Acl { perms: Perms::ALL, scheme: "digest".into(), id }]
+}
+
+/// Rules that enable containers, TTL nodes and quotas.
+pub(super) fn everything() -> Rules {
+    let mut rules = Rules::default();
+    rules.tree.extended_types = true;
+    rules.tree.enforce_quota = true;
+    rules
+}
+
+pub(super) fn container(path: &str) -> Request {
+    let (path, acl) = (path.into(), Acl::open());
+    Request::CreateContainer { path, data: None, acl, flags: 4 }
+}
+
+pub(super) fn timed(path: &str, ttl: i64) -> Request {
+    let (path, acl) = (path.into(), Acl::open());
+    Request::CreateTtl { path, data: None, acl, flags: 5, ttl }
+}
+
+/// A password that does not follow from ZooKeeper's computation.
+pub(super) fn password(session: SessionId) -> Password {
+    zookeeper_password(session).map(|byte| !byte)
+}

@@ -1,0 +1,327 @@
+//! S8, and what other oracles check of local sessions.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use zabkeeper_core::txn::{Lifetime, Txn, TxnOp};
+use zabkeeper_core::wire::Request;
+use zabkeeper_core::{
+    ConnId, Instant, ServerId, SessionId, SessionInfo, SessionOptions, WallMs, Zxid,
+};
+
+use super::history::{History, SERVER, create, create_with, get, twins, twins_under};
+use super::operators::{report, reports};
+use crate::check::model::{LocalRules, Rules};
+use crate::check::observe::{Holder, Observation};
+
+const LOCAL: SessionId = SessionId(0x900);
+
+fn rules(upgrade: bool) -> Rules {
+    let local = LocalRules { servers: BTreeSet::from([SERVER]), upgrade };
+    Rules { local, ..Rules::default() }
+}
+
+/// The server lists these local sessions.
+fn keeps(h: &mut History, sessions: &[SessionId]) {
+    h.sees(Observation::Locals { server: SERVER, sessions });
+}
+
+/// A client gets a local session.
+fn client(h: &mut History) -> ConnId {
+    let conn = h.greets(0, SessionId(0), Zxid::ZERO);
+    keeps(h, &[LOCAL]);
+    h.welcomes(conn, LOCAL);
+    conn
+}
+
+fn upgrades(h: &mut History) {
+    let op = TxnOp::UpgradeSession { timeout_ms: 4_000, server: SERVER };
+    let zxid = h.next_zxid();
+    h.commits(Txn { zxid, session: LOCAL, time: WallMs(9), origin: None, op });
+}
+
+#[test]
+fn s8_local_session_owns_an_ephemeral() {
+    twins_under(&rules(false), "S8", |h, lie| {
+        let a = client(h);
+        h.writes(a, create("/p"));
+        h.asks(a, create_with("/e", "v0", 1));
+        h.does_as(a, |txn| {
+            if lie {
+                txn.op = TxnOp::Create {
+                    path: "/e".into(),
+                    data: super::history::data("v0"),
+                    acl: zabkeeper_core::wire::Acl::open(),
+                    lifetime: Lifetime::Ephemeral,
+                    parent_creates: 3,
+                };
+            }
+        });
+        h.answers(a);
+    });
+}
+
+#[test]
+fn s8_ephemeral_create_is_decided_before_the_upgrade() {
+    twins_under(&rules(true), "S8", |h, lie| {
+        let a = client(h);
+        h.asks(a, create_with("/e", "v0", 1));
+        if !lie {
+            upgrades(h);
+            keeps(h, &[]);
+        }
+        h.does(a);
+        h.answers(a);
+        if !lie {
+            let a = h.reconnects(a);
+            h.writes(a, Request::CloseSession);
+        }
+    });
+}
+
+#[test]
+fn s8_session_is_upgraded_without_need() {
+    twins_under(&rules(true), "S8", |h, lie| {
+        let a = client(h);
+        h.asks(a, create_with("/e", "v0", if lie { 0 } else { 1 }));
+        upgrades(h);
+        keeps(h, &[]);
+        h.does(a);
+        h.answers(a);
+    });
+}
+
+#[test]
+fn s8_upgraded_session_stays_on_the_local_list() {
+    twins_under(&rules(true), "S8", |h, lie| {
+        let a = client(h);
+        h.asks(a, create_with("/e", "v0", 1));
+        upgrades(h);
+        if !lie {
+            keeps(h, &[]);
+        }
+        h.shows(SERVER);
+        h.does(a);
+        h.answers(a);
+    });
+}
+
+#[test]
+fn s8_server_without_local_sessions_lists_one() {
+    twins("S8", |h, lie| {
+        h.client(0);
+        if lie {
+            keeps(h, &[LOCAL]);
+        }
+    });
+}
+
+#[test]
+fn s8_server_with_local_sessions_creates_a_global_one() {
+    twins_under(&rules(true), "S8", |h, lie| {
+        if lie {
+            h.client(0);
+        } else {
+            client(h);
+        }
+    });
+}
+
+/// A delayed handshake and closeSession in one step create and close the session unseen; without
+/// closeSession, the session would be on a list.
+#[test]
+fn s6_local_session_was_on_no_list() {
+    twins_under(&rules(false), "S6", |h, lie| {
+        let a = h.greets(0, SessionId(0), Zxid::ZERO);
+        if !lie {
+            h.asks(a, Request::CloseSession);
+        }
+        h.welcomes(a, LOCAL);
+    });
+}
+
+/// S2. The session's own server upgrades it after the other server's handshake, which may refuse
+/// it, or before, when it may not.
+#[test]
+fn s2_session_upgraded_before_the_handshake_is_refused() {
+    twins_under(&rules(true), "S2", |h, lie| {
+        let a = client(h);
+        h.asks(a, create_with("/e", "v0", 1));
+        if lie {
+            upgrades(h);
+        }
+        let server = ServerId(2);
+        let b = h.greets_at(server, 1, LOCAL, Zxid::ZERO);
+        if !lie {
+            upgrades(h);
+        }
+        keeps(h, &[]);
+        h.does(a);
+        h.answers(a);
+        h.refuses(b);
+        h.waits(31_000);
+        let (applied, digest) = (h.tip(), h.model.digest_at(h.tip()));
+        h.sees(Observation::Final {
+            server,
+            applied,
+            digest,
+            holder: Holder(None),
+            sessions: vec![LOCAL],
+        });
+        h.ends();
+    });
+}
+
+/// Edge 154
+#[test]
+fn s2_local_session_is_refused_by_its_own_server() {
+    twins_under(&rules(false), "S2", |h, lie| {
+        let a = client(h);
+        h.closes(a);
+        if !lie {
+            h.waits(4_100);
+            keeps(h, &[]);
+        }
+        let b = h.greets(0, LOCAL, Zxid::ZERO);
+        h.refuses(b);
+    });
+}
+
+#[test]
+fn s3_local_session_expires_within_its_timeout() {
+    twins_under(&rules(false), "S3", |h, lie| {
+        let a = client(h);
+        h.waits(2_000);
+        h.reads(a, get("/"));
+        h.waits(if lie { 3_000 } else { 4_000 });
+        keeps(h, &[]);
+    });
+}
+
+fn rules_with_a_tick() -> Rules {
+    Rules { tick: Duration::from_millis(200), ..rules(false) }
+}
+
+#[test]
+fn s3_local_session_expires_right_after_a_pause() {
+    twins_under(&rules_with_a_tick(), "S3", |h, lie| {
+        let _a = client(h);
+        h.waits(10);
+        h.sees(Observation::StandsStill { server: SERVER, until: Instant(7_000_000_000) });
+        h.waits(7_000 + if lie { 500 } else { 4_000 });
+        keeps(h, &[]);
+    });
+}
+
+#[test]
+fn s4_id_of_a_local_session_is_used_twice() {
+    twins_under(&rules(false), "S4", |h, lie| {
+        let a = client(h);
+        h.asks(a, Request::CloseSession);
+        keeps(h, &[]);
+        h.answers(a);
+        keeps(h, &[if lie { LOCAL } else { SessionId(LOCAL.0 + 1) }]);
+    });
+}
+
+/// Edge 154
+#[test]
+fn s6_local_session_goes_on_after_a_restart() {
+    twins_under(&rules(false), "S6", |h, lie| {
+        let a = client(h);
+        h.writes(a, create("/p"));
+        h.closes(a);
+        h.restarts(h.tip());
+        let b = h.greets(0, LOCAL, Zxid::ZERO);
+        if lie {
+            h.welcomes(b, LOCAL);
+        } else {
+            h.refuses(b);
+        }
+    });
+}
+
+#[test]
+fn s7_local_session_without_a_client_never_expires() {
+    twins_under(&rules(false), "S7", |h, lie| {
+        let a = client(h);
+        h.closes(a);
+        h.waits(60_000);
+        if !lie {
+            keeps(h, &[]);
+        }
+        h.ends();
+    });
+}
+
+#[test]
+fn s7_unanswered_handshake_may_have_changed_a_local_sessions_timeout() {
+    twins_under(&rules(false), "S7", |h, lie| {
+        let a = client(h);
+        h.closes(a);
+        h.greets_in_vain(LOCAL, if lie { 4_000 } else { 60_000 });
+        h.waits(60_000);
+        h.ends();
+    });
+}
+
+/// The server restarts with this option for new sessions.
+fn is_retold(h: &mut History, local: bool) {
+    h.dies(SERVER);
+    h.returns_told(SERVER, SessionOptions { local, upgrade: true });
+    h.reign(SERVER, &[]);
+}
+
+#[test]
+fn s8_server_creates_a_global_session_though_restarted_with_local_ones() {
+    twins_under(&rules(true), "S8", |h, lie| {
+        let a = client(h);
+        h.closes(a);
+        is_retold(h, lie);
+        h.client(1);
+    });
+}
+
+#[test]
+fn s8_server_creates_a_local_session_though_restarted_without() {
+    twins_under(&Rules::default(), "S8", |h, lie| {
+        is_retold(h, !lie);
+        client(h);
+    });
+}
+
+/// S4. The session ended with its server's process, and its id must not be used again.
+#[test]
+fn s4_global_session_gets_the_id_of_an_ended_local_one() {
+    twins_under(&rules(true), "S4", |h, lie| {
+        let a = client(h);
+        h.closes(a);
+        is_retold(h, false);
+        let b = h.greets(1, SessionId(0), Zxid::ZERO);
+        let session = if lie { LOCAL } else { SessionId(LOCAL.0 + 1) };
+        let txn = h.session_txn(b, session);
+        h.commits(txn);
+        h.welcomes(b, session);
+    });
+}
+
+/// O1. A server must show the timeout granted last. Once the session is global, another server may
+/// have granted a timeout that the first one does not know.
+#[test]
+fn o1_local_session_is_shown_with_an_older_timeout() {
+    twins_under(&rules(true), "O1", |h, lie| {
+        let a = client(h);
+        h.asks(a, create_with("/e", "v0", 1));
+        if !lie {
+            upgrades(h);
+        }
+        h.is_granted(a, 6_000);
+        let mut told = report(h);
+        told.sessions.iter_mut().for_each(|session| session.timeout_ms = 6_000);
+        let server = Some(SERVER);
+        let before = SessionInfo { id: LOCAL, timeout_ms: 4_000, expires: None, server };
+        told.local_sessions = vec![before];
+        told.status.local_sessions = 1;
+        reports(h, &told);
+    });
+}

@@ -1,0 +1,175 @@
+//! O1: answers to operators.
+
+use std::collections::BTreeSet;
+
+use zabkeeper_core::peer::{FromLearner, PeerMessage};
+use zabkeeper_core::{
+    ConnId, Instant, Mode, ServerId, SessionId, SessionInfo, Status, WatchSummary,
+};
+
+use super::history::{History, SERVER, create, create_with, twins, twins_of};
+use crate::check::observe::{Observation, SelfReport};
+
+const S2: ServerId = ServerId(2);
+const S3: ServerId = ServerId(3);
+const A: ConnId = ConnId(1);
+const B: ConnId = ConnId(2);
+
+/// The right answer of the server to an operator: two of its connections watch three paths.
+pub(super) fn report(h: &mut History) -> SelfReport {
+    let told = h.member(SERVER).status();
+    let followers = h.members.len() - 1;
+    let counts = h.model.counts_at(told.applied);
+    let status = Status {
+        sessions: counts.sessions,
+        nodes: counts.nodes + 1,
+        ephemerals: counts.ephemerals,
+        data_bytes: counts.bytes,
+        watches: 5,
+        synced_followers: followers,
+        learners: followers,
+        ..told
+    };
+    let server = Some(SERVER);
+    let info = |id| SessionInfo { id, timeout_ms: 4_000, expires: Some(Instant(1)), server };
+    let watches = [(A, "/a"), (A, "/b"), (B, "/b"), (B, "/c")];
+    let watches = Vec::from(watches.map(|(conn, path)| (conn, path.to_owned())));
+    let owners = h.model.owners_at(status.applied);
+    SelfReport {
+        sessions: h.model.sessions_at(status.applied).into_iter().map(info).collect(),
+        local_sessions: Vec::new(),
+        unapplied: status.outstanding,
+        ephemerals: owners.into_iter().map(|(id, paths)| (id, Vec::from_iter(paths))).collect(),
+        watched: WatchSummary { connections: 2, paths: 3, watches: 4 },
+        by_conn: watches.clone(),
+        by_path: watches,
+        status,
+    }
+}
+
+pub(super) fn reports(h: &mut History, report: &SelfReport) {
+    let open = BTreeSet::from([A, B]);
+    h.sees(Observation::Reported { server: SERVER, report, open: &open });
+}
+
+/// A client owns an ephemeral node, and an operator asks the server; `change` is the fault.
+fn asks(h: &mut History, lie: bool, change: impl FnOnce(&mut SelfReport)) {
+    let a = h.client(0);
+    h.writes(a, create("/p"));
+    h.writes(a, create_with("/e", "v0", 1));
+    let mut told = report(h);
+    if lie {
+        change(&mut told);
+    }
+    reports(h, &told);
+}
+
+#[test]
+fn o1_node_is_not_counted() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.status.nodes -= 1));
+}
+
+#[test]
+fn o1_too_many_bytes_are_counted() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.status.data_bytes += 2));
+}
+
+#[test]
+fn o1_session_is_left_out() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.sessions.truncate(0)));
+}
+
+#[test]
+fn o1_ephemeral_node_has_another_owner() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.ephemerals[0].0 = SessionId(7)));
+}
+
+#[test]
+fn o1_watch_is_listed_by_connection_only() {
+    twins("O1", |h, lie| asks(h, lie, |told| drop(told.by_path.pop())));
+}
+
+#[test]
+fn o1_watch_of_a_closed_connection_is_listed() {
+    twins("O1", |h, lie| {
+        asks(h, lie, |told| {
+            told.by_conn[3].0 = ConnId(9);
+            told.by_path[3].0 = ConnId(9);
+            told.watched.connections = 3;
+        });
+    });
+}
+
+#[test]
+fn o1_watch_summary_counts_a_path_twice() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.watched.paths = 4));
+}
+
+/// SESS-16
+#[test]
+fn o1_session_is_shown_with_a_wrong_timeout() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.sessions[0].timeout_ms += 1));
+}
+
+/// SESS-16. A new leader knows only the timeout that a session was created with, until the server
+/// that the client is connected to reports the session (seed 0xff36aa8810fc: the client had sent a
+/// connect request to another server, which did not answer).
+#[test]
+fn o1_new_leader_shows_the_first_timeout_after_a_report() {
+    twins_of(3, "O1", |h, lie| {
+        let a = h.client_of(S3, 0);
+        let session = h.session(a);
+        h.is_granted(a, 6_000);
+        h.dies(SERVER);
+        h.returns(SERVER);
+        h.reign(SERVER, &[S2, S3]);
+        h.waits(10);
+        let touched = vec![(session, 6_000)];
+        h.sends(
+            if lie { S3 } else { S2 },
+            SERVER,
+            PeerMessage::Learner(FromLearner::Pong {
+                round: 1,
+                sent: Instant(0),
+                echo: Instant(0),
+                touched,
+                digests: Vec::new(),
+            }),
+        );
+        let mut told = report(h);
+        told.sessions[0].server = Some(S3);
+        reports(h, &told);
+    });
+}
+
+#[test]
+fn o1_session_is_shown_at_another_server() {
+    twins("O1", |h, lie| {
+        asks(h, lie, |told| told.sessions[0].server = Some(ServerId(9)));
+    });
+}
+
+#[test]
+fn o1_leader_shows_a_session_at_no_server() {
+    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.sessions[0].server = None));
+}
+
+#[test]
+fn o1_too_many_learners_are_counted_as_synced() {
+    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.synced_followers += 1));
+}
+
+#[test]
+fn o1_learner_is_not_counted() {
+    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.learners -= 1));
+}
+
+#[test]
+fn o1_outstanding_transactions_are_miscounted() {
+    twins("O1", |h, lie| asks(h, lie, |told| told.status.outstanding += 1));
+}
+
+#[test]
+fn o1_leader_reports_to_be_a_follower() {
+    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.mode = Mode::Follower));
+}

@@ -1,0 +1,143 @@
+//! Lives of a client: sessions begun, resumed, closed and abandoned.
+//!
+//! Owns their order. Must not know its calls.
+
+use zabkeeper_client::{Config, ConnectString};
+
+use super::*;
+use crate::network::stream::{Break, Silence};
+use crate::world::options::Options;
+
+/// Minimum pause between rounds of connection attempts: without it a server that is down would be
+/// dialled a thousand times a second.
+const ROUND_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// The configuration of the client library in this run.
+pub(crate) fn library_config(
+    options: &Options,
+    timeout_ms: i32,
+    resume: Option<(SessionId, Password)>,
+) -> Config {
+    let names: Vec<String> = options.voters().map(|id| format!("server{id}")).collect();
+    let servers = names.join(",").parse::<ConnectString>().expect("a valid connect string");
+    let workload = &options.workload;
+    let reconnect = std::time::Duration::from_millis(workload.reconnect_ms);
+    let mut config = Config::new(servers, timeout_ms);
+    config.resume = resume;
+    config.reconnect_delay_max = reconnect;
+    config.round_pause = reconnect.max(ROUND_PAUSE);
+    config.watches_bytes = workload.watches_bytes;
+    config.request_bytes_max = workload.request_bytes;
+    config.calls_max = workload.calls_max;
+    config
+}
+
+impl Client {
+    /// Begins a new session, or resumes one.
+    pub fn birth(&mut self, life: u64, shared: &mut Shared) {
+        if life != self.life || self.session.is_some() || self.absent {
+            return;
+        }
+        // A schedule may set one of the bounds without the other.
+        let (low, high) = shared.options.workload.session_ms;
+        let high = high.max(low);
+        let (resume, timeout) = match self.resumed.take() {
+            Some((identity, timeout_ms)) => (Some(identity), timeout_ms),
+            None => (None, self.rng.range(low, high)),
+        };
+        let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
+        let config = library_config(&shared.options, timeout, resume);
+        self.session = Some(Session::new(config, self.rng.word()));
+        shared.tally.counts.sessions += u64::from(resume.is_none());
+        self.step(Input::Timeout, shared);
+        let (client, life) = (self.id, self.life);
+        if self.probe == Probe::NotAsked {
+            shared.agenda.plan(Instant(shared.now.0 + 1), Due::Work { client, life });
+        } else {
+            shared.after(0, Event::Probe { client, life });
+        }
+    }
+
+    /// The client vanishes without closing its session; a new life begins. `silent`: its kernel
+    /// sends no reset either.
+    pub fn die(&mut self, silent: bool, shared: &mut Shared) {
+        self.vanish(silent, shared);
+        self.end(shared);
+    }
+
+    /// The client vanishes for good, without closing its session.
+    pub fn leave(&mut self, silent: bool, shared: &mut Shared) {
+        self.absent = true;
+        self.vanish(silent, shared);
+        self.leave_life(shared);
+    }
+
+    /// The client loses its connection, reconnects, and then vanishes as with [`Client::die`].
+    pub fn fade(&mut self, shared: &mut Shared) {
+        self.fades = true;
+        for conn in self.conns.keys() {
+            shared.net.break_off(shared.now, *conn, Break::Both);
+        }
+        shared.schedule_arrivals();
+    }
+
+    /// Like [`Client::die`], but the new life resumes the session after `after` ns, knowing only id
+    /// and password, and requests another timeout.
+    pub fn restart(&mut self, silent: bool, timeout_ms: u64, after: u64, shared: &mut Shared) {
+        let Some(identity) = self.identity() else {
+            return self.die(silent, shared);
+        };
+        self.vanish(silent, shared);
+        shared.observe(Observation::Forgotten { session: identity.0 });
+        self.resumed = Some((identity, timeout_ms));
+        self.leave_life(shared);
+        shared.after(after, Event::Birth { client: self.id, life: self.life });
+    }
+
+    fn vanish(&mut self, silent: bool, shared: &mut Shared) {
+        let conns = std::mem::take(&mut self.conns);
+        for conn in conns.into_keys() {
+            let late = Instant(shared.now.0 + 30_000_000_000);
+            let silence = silent.then_some(Silence { late, on_write: true });
+            shared.net.abandon(shared.now, conn, End::Dialler, silence);
+            shared.observe(Observation::ConnClosed { conn });
+        }
+        shared.schedule_arrivals();
+    }
+
+    /// The client closes its session.
+    pub fn close(&mut self, shared: &mut Shared) {
+        self.jot(|| Word::Left);
+        self.step(Input::Close, shared);
+    }
+
+    /// The session or its client has ended; the next life begins within a second.
+    pub(super) fn end(&mut self, shared: &mut Shared) {
+        self.leave_life(shared);
+        if self.diary.is_some() {
+            return;
+        }
+        let after = self.rng.range(1, 1_000_000_000);
+        shared.after(after, Event::Birth { client: self.id, life: self.life });
+    }
+
+    fn leave_life(&mut self, shared: &mut Shared) {
+        self.session = None;
+        self.memory = Memory::default();
+        self.life += 1;
+        self.fades = false;
+        self.links.clear();
+        for conn in std::mem::take(&mut self.conns).into_keys() {
+            shared.net.close(shared.now, conn, End::Dialler);
+            shared.observe(Observation::ConnClosed { conn });
+        }
+        shared.schedule_arrivals();
+        self.calls.clear();
+        self.out.effects.clear();
+        self.deadline_at = None;
+        if self.probe == Probe::UnderWay {
+            self.probe = Probe::Wanted;
+        }
+        self.jot(|| Word::Over);
+    }
+}

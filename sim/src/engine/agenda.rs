@@ -1,0 +1,161 @@
+//! Decisions of a run: strikes of faults, and calls of clients.
+//!
+//! Owns when the next decision is due, from the seed or from a schedule, and the record of
+//! decisions. Must not know their effects. Decisions are not in the event queue, and precede all of
+//! its events at the same instant: a schedule without some of them leaves the order of all other
+//! events unchanged.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use zabkeeper_core::{Instant, ServerId};
+
+use crate::check::observe::ClientId;
+use crate::faults::catalog::Fault;
+use crate::replay::schedule::{Act, Step};
+
+/// A decision.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[expect(missing_docs, reason = "fields are called after what they name")]
+pub enum Due {
+    /// A fault strikes with random choices.
+    Strike(Fault),
+    /// A client makes its next random calls. Void once that life is over.
+    Work { client: ClientId, life: u64 },
+    /// A client makes a call in response to a reply or an event; only a read if `reads`. Void once
+    /// that life is over.
+    GoOn { client: ClientId, life: u64, reads: bool },
+    /// A deposed leader that does not know it until `until` receives a request.
+    Press { server: ServerId, until: Instant },
+    /// The step of the schedule with this index.
+    Scripted(usize),
+}
+
+/// The pending decisions; see the module.
+#[derive(Debug, Default)]
+pub struct Agenda {
+    due: BinaryHeap<Reverse<(Instant, Due)>>,
+    script: Option<Vec<Step>>,
+    record: Option<Vec<Step>>,
+    /// Whether descriptions are recorded.
+    describes: bool,
+    /// Descriptions of the current step.
+    heard: Option<Vec<String>>,
+}
+
+impl Agenda {
+    /// An agenda of only these steps.
+    pub fn scripted(script: Vec<Step>) -> Agenda {
+        let due = script.iter().enumerate();
+        let due = due.map(|(index, step)| Reverse((step.at, Due::Scripted(index)))).collect();
+        Agenda { due, script: Some(script), ..Agenda::default() }
+    }
+
+    /// Records every step from now on, and with `describes` also what it does.
+    pub fn keep_record(&mut self, describes: bool) {
+        self.describes = describes;
+        self.record = Some(Vec::new());
+    }
+
+    /// Whether steps are recorded.
+    pub fn is_recording(&self) -> bool {
+        self.record.is_some()
+    }
+
+    /// The steps recorded so far.
+    pub fn take_record(&mut self) -> Option<Vec<Step>> {
+        self.record.take()
+    }
+
+    /// Plans a random decision; ignored under a schedule.
+    pub fn plan(&mut self, at: Instant, due: Due) {
+        if self.script.is_none() {
+            self.due.push(Reverse((at, due)));
+        }
+    }
+
+    /// Whether only the steps of a schedule happen.
+    pub fn is_scripted(&self) -> bool {
+        self.script.is_some()
+    }
+
+    /// Drops all planned strikes.
+    pub fn forget_strikes(&mut self) {
+        self.due.retain(|Reverse((_, due))| !matches!(due, Due::Strike(_)));
+    }
+
+    /// Postpones a decision that cannot be carried out yet.
+    pub fn put_off(&mut self, until: Instant, due: Due) {
+        self.due.push(Reverse((until, due)));
+    }
+
+    /// When the next decision is due.
+    pub fn peek(&self) -> Option<Instant> {
+        self.due.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// The next decision.
+    pub fn pop(&mut self) -> Option<Due> {
+        self.due.pop().map(|Reverse((_, due))| due)
+    }
+
+    /// The step of the schedule with this index.
+    pub fn step(&self, index: usize) -> Option<Step> {
+        self.script.as_ref()?.get(index).cloned()
+    }
+
+    /// Begins a step: following descriptions belong to it.
+    pub fn begin(&mut self) {
+        self.heard = self.describes.then(Vec::new);
+    }
+
+    /// Whether the current step is described.
+    pub fn listens(&self) -> bool {
+        self.heard.is_some()
+    }
+
+    /// Adds a description of the current step.
+    pub fn hear(&mut self, text: &str) {
+        if let Some(heard) = &mut self.heard {
+            // A fault's name comes first; a later text that begins with it replaces it.
+            heard.pop_if(|before| text.starts_with(before.as_str()));
+            heard.push(text.to_owned());
+        }
+    }
+
+    /// The descriptions since [`Agenda::begin`], for a strike that is not a step.
+    pub fn told(&mut self) -> String {
+        self.heard.take().unwrap_or_default().join("; ")
+    }
+
+    /// Ends the step. `hit`: it had a target.
+    pub fn end(&mut self, at: Instant, act: Act, choices: Vec<u64>, hit: bool) {
+        let told = self.told();
+        if let Some(record) = &mut self.record {
+            record.push(Step { at, act, choices, hit, told });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripted_steps_run_in_order_and_exclude_planned_ones() {
+        let strike = |ms: u64| Step {
+            at: Instant(ms),
+            act: Act::Strike(Fault::NodeKill),
+            choices: vec![ms],
+            hit: true,
+            told: String::new(),
+        };
+        let mut agenda = Agenda::scripted(vec![strike(5), strike(5), strike(9)]);
+        agenda.plan(Instant(1), Due::Strike(Fault::NetReset));
+        assert_eq!((agenda.peek(), agenda.pop()), (Some(Instant(5)), Some(Due::Scripted(0))));
+        agenda.put_off(Instant(7), Due::Scripted(0));
+        let order: Vec<Due> = std::iter::from_fn(|| agenda.pop()).collect();
+        assert_eq!(order, [1, 0, 2].map(Due::Scripted));
+        assert_eq!(agenda.step(2), Some(strike(9)));
+    }
+}

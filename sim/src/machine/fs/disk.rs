@@ -1,0 +1,613 @@
+//! The disk of one simulated server: folders, files, and the duration of operations.
+//!
+//! Owns the state of the file system and the timeline of a worker's operations. Must not decide
+//! what survives a crash (`crash` does) nor when one happens (the world does).
+//!
+//! Invariants: an operation begins where the previous one of the same worker ended, and takes an
+//! interval of virtual time. Its effect is visible to programs at once, but durable only once a
+//! sync that began after the operation has ended. So the operations of one blocking call never
+//! become durable at one instant.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::num::NonZeroU128;
+
+use bytes::Bytes;
+use storage_fs::vfs::BootId;
+use zabkeeper_core::Instant;
+
+use super::content::{Change, File, Span};
+use super::ops::{FsyncFault, Op, OpKind, Pace};
+use crate::engine::seed::Rng;
+use crate::faults::catalog::Fault;
+
+/// `EMFILE` on Linux.
+const TOO_MANY_FILES: i32 = 24;
+
+/// Maximum duration of a slowed operation, ns.
+const SLOWEST: u64 = 10_000_000_000;
+
+/// A directory of a server.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum FolderId {
+    /// Log segments and the state file.
+    Log = 0,
+    /// Snapshots.
+    Snapshots = 1,
+}
+
+/// A file, independent of its name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct FileId(pub(super) u64);
+
+/// A directory: names that programs see, durable names, and pending changes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Folder {
+    pub(super) live: Names,
+    pub(super) durable: Names,
+    pub(super) pending: Vec<(Span, NameChange)>,
+    pub(super) syncs: Vec<Span>,
+    pub(super) locked: bool,
+}
+
+/// Names and their files. A file has at most one name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    by_name: BTreeMap<String, FileId>,
+    files: BTreeSet<FileId>,
+}
+
+/// A change of names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum NameChange {
+    Create { name: String, file: FileId },
+    Rename { from: String, to: String },
+    Remove { name: String },
+}
+
+/// Injected disk faults.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trouble {
+    /// The next write fails after a part of its bytes.
+    pub write_error: bool,
+    /// The next file sync fails; later syncs do not cover the pages that it covered.
+    pub sync_error: Option<FsyncFault>,
+    /// Bytes that all files together may have.
+    pub capacity: Option<u64>,
+    /// Until then there is no room for snapshots.
+    pub snapshots_full_until: Instant,
+    /// Bytes that snapshots may have meanwhile; `None`: creating one fails for lack of a file
+    /// descriptor.
+    pub snapshots_capacity: Option<u64>,
+    /// Syncs do not end before this time.
+    pub stalled_until: Instant,
+    /// Operations that begin before this time take `slowness` times as long.
+    pub slow_until: Instant,
+    /// See `slow_until`.
+    pub slowness: u64,
+}
+
+impl Trouble {
+    /// The end of a fault's effect, for faults that end by themselves.
+    pub fn until(&self, fault: Fault) -> Option<Instant> {
+        let slow = (fault == Fault::DiskSlow).then_some(self.slow_until);
+        let full = (fault == Fault::DiskSnapshotsFull).then_some(self.snapshots_full_until);
+        slow.or(full).or((fault == Fault::DiskStall).then_some(self.stalled_until))
+    }
+}
+
+/// The disk.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    pub(super) folders: [Folder; 2],
+    pub(super) files: BTreeMap<FileId, File>,
+    next_file: u64,
+    /// Files with syncs that had not ended at the last settling.
+    pub(super) syncing: BTreeSet<FileId>,
+    /// Files without a visible name: the only candidates for removal.
+    nameless: BTreeSet<FileId>,
+    /// Start time of the next operation.
+    cursor: Instant,
+    pub(super) rng: Rng,
+    pace: Pace,
+    /// Injected faults.
+    pub trouble: Trouble,
+    /// The operation whose injected error was returned: the page cache is no longer trustworthy.
+    failed: Option<OpKind>,
+    ops: Vec<Op>,
+    recording: bool,
+    /// The boot id of the machine, which changes with each power failure.
+    boot: NonZeroU128,
+}
+
+impl Disk {
+    /// Draws from this stream from now on.
+    pub fn draw_anew(&mut self, rng: Rng) {
+        self.rng = rng;
+    }
+
+    /// An empty disk.
+    pub fn new(rng: Rng, pace: Pace) -> Disk {
+        Disk {
+            folders: [Folder::default(), Folder::default()],
+            files: BTreeMap::new(),
+            next_file: 0,
+            syncing: BTreeSet::new(),
+            nameless: BTreeSet::new(),
+            cursor: Instant(0),
+            rng,
+            pace,
+            trouble: Trouble::default(),
+            failed: None,
+            ops: Vec::new(),
+            recording: true,
+            boot: NonZeroU128::MIN,
+        }
+    }
+
+    /// The boot id.
+    pub(super) fn boot(&self) -> BootId {
+        BootId(self.boot)
+    }
+
+    /// Begins a new boot, after a power failure.
+    pub(super) fn reboot(&mut self) {
+        self.boot = self.boot.saturating_add(1);
+    }
+
+    /// A worker begins at `now`: its operations are timed from here.
+    pub fn begin(&mut self, now: Instant) {
+        self.settle(now);
+        self.cursor = now;
+        assert!(self.ops.is_empty(), "the operations before were not taken");
+    }
+
+    /// When the worker's last operation ends.
+    pub fn cursor(&self) -> Instant {
+        self.cursor
+    }
+
+    /// The operations since [`Disk::begin`].
+    pub fn take_ops(&mut self) -> Vec<Op> {
+        std::mem::take(&mut self.ops)
+    }
+
+    /// The intervals of the operations since [`Disk::begin`].
+    pub fn spans(&self) -> Vec<Span> {
+        self.ops.iter().map(|op| op.span).collect()
+    }
+
+    /// The operation whose injected error was returned to the store, if any.
+    pub fn failed(&self) -> Option<OpKind> {
+        self.failed
+    }
+
+    /// Removes all injected faults and the record of a failure.
+    pub fn mend(&mut self) {
+        self.trouble = Trouble::default();
+        self.failed = None;
+    }
+
+    /// Removes all files and names. There must be no open handle.
+    pub fn wipe(&mut self) {
+        self.folders = [Folder::default(), Folder::default()];
+        self.files.clear();
+        self.syncing.clear();
+        self.nameless.clear();
+    }
+
+    /// Removes injected faults, and limits latencies to usual ones. The record of a failure stays.
+    pub fn calm(&mut self) {
+        self.trouble = Trouble::default();
+        self.pace = self.pace.calm();
+    }
+
+    /// Makes operations instantaneous and unrecorded, for copies that are only examined.
+    pub(super) fn examine(&mut self) {
+        self.pace = Pace::INSTANT;
+        self.trouble = Trouble::default();
+        self.recording = false;
+        self.ops.clear();
+    }
+
+    /// From `now` on operations have equal durations, no faults, and are recorded: for copies on
+    /// which crash points are explored.
+    pub(super) fn rehearse(&mut self, now: Instant) {
+        self.pace = Pace::STEADY;
+        self.trouble = Trouble::default();
+        self.ops.clear();
+        self.begin(now);
+    }
+
+    /// Bytes of all files, as programs see them.
+    pub fn used(&self) -> u64 {
+        self.files.values().map(|file| file.live.size()).sum()
+    }
+
+    /// Number of files, named or open.
+    pub fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Names of all files in both folders, as programs see them.
+    pub fn names(&self) -> Vec<String> {
+        self.folders.iter().flat_map(|folder| folder.live.list()).collect()
+    }
+
+    /// All files in both folders: name, size in bytes, and number of pending changes.
+    pub fn sizes(&self) -> Vec<(String, u64, usize)> {
+        let of = |(name, file): (&String, &FileId)| {
+            let file = &self.files[file];
+            (name.clone(), file.live.size(), file.pending.len())
+        };
+        self.folders.iter().flat_map(|folder| folder.live.by_name.iter().map(of)).collect()
+    }
+
+    /// Number of open handles.
+    pub fn handle_count(&self) -> u32 {
+        self.files.values().map(|file| file.handles).sum()
+    }
+
+    /// Number of changes that a power failure could lose.
+    pub fn undurable(&self) -> usize {
+        let files: usize = self.files.values().map(|file| file.pending.len()).sum();
+        files + self.folders.iter().map(|folder| folder.pending.len()).sum::<usize>()
+    }
+
+    /// Makes durable what syncs that ended by `now` cover.
+    pub(super) fn settle(&mut self, now: Instant) {
+        let files = &mut self.files;
+        self.syncing.retain(|id| {
+            files.get_mut(id).is_some_and(|file| {
+                file.settle(now);
+                !file.syncs.is_empty()
+            })
+        });
+        let mut removed = false;
+        for folder in &mut self.folders {
+            while let Some(at) = folder.syncs.iter().position(|sync| sync.end <= now) {
+                let sync = folder.syncs.remove(at);
+                removed |= folder.synced(sync.begin);
+            }
+        }
+        if removed {
+            self.collect();
+        }
+    }
+
+    /// Removes files without any name or handle.
+    fn collect(&mut self) {
+        let (folders, files) = (&self.folders, &mut self.files);
+        self.nameless.retain(|id| {
+            let held = files.get(id).is_some_and(|file| file.handles > 0);
+            let kept = held || folders.iter().any(|folder| folder.mentions(*id));
+            if !kept {
+                files.remove(id);
+            }
+            kept
+        });
+    }
+
+    /// Recomputes which files lack a visible name, and removes those without any name or handle.
+    pub(super) fn collect_all(&mut self) {
+        let seen = |id: &FileId| self.folders.iter().any(|folder| folder.live.leads_to(*id));
+        self.nameless = self.files.keys().filter(|id| !seen(id)).copied().collect();
+        self.collect();
+    }
+
+    pub(super) fn folder(&mut self, id: FolderId) -> &mut Folder {
+        &mut self.folders[id as usize]
+    }
+
+    pub(super) fn file(&self, id: FileId) -> &File {
+        self.files.get(&id).expect("an open file exists")
+    }
+
+    pub(super) fn file_mut(&mut self, id: FileId) -> &mut File {
+        self.files.get_mut(&id).expect("an open file exists")
+    }
+
+    /// Times one operation and records it.
+    fn lay_out(&mut self, kind: OpKind, name: &str, offset: u64, length: u64, digest: u64) -> Span {
+        let begin = self.cursor;
+        let mut took = self.pace.draw(kind, length, &mut self.rng);
+        if begin < self.trouble.slow_until {
+            took = took.saturating_mul(self.trouble.slowness).min(SLOWEST);
+        }
+        let mut end = Instant(begin.0 + took);
+        if matches!(kind, OpKind::Sync | OpKind::SyncDir) {
+            end = end.max(self.trouble.stalled_until);
+        }
+        self.cursor = end;
+        let span = Span { begin, end };
+        if self.recording {
+            self.ops.push(Op { kind, name: name.to_owned(), offset, length, digest, span });
+        }
+        span
+    }
+
+    pub(super) fn list(&mut self, folder: FolderId) -> Vec<String> {
+        self.lay_out(OpKind::List, "", 0, 0, 0);
+        self.folder(folder).live.list()
+    }
+
+    pub(super) fn create(&mut self, folder: FolderId, name: &str) -> io::Result<FileId> {
+        let span = self.lay_out(OpKind::Create, name, 0, 0, 0);
+        if self.folder(folder).live.get(name).is_some() {
+            let why = format!("{name}: file exists");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        }
+        let full = self.is_full_of_snapshots(span.begin, folder);
+        if full && self.trouble.snapshots_capacity.is_none() {
+            return Err(io::Error::from_raw_os_error(TOO_MANY_FILES));
+        }
+        let id = FileId(self.next_file);
+        self.next_file += 1;
+        let file = File { handles: 1, name: name.to_owned(), ..File::default() };
+        self.files.insert(id, file);
+        self.rearrange(folder, span, NameChange::Create { name: name.to_owned(), file: id });
+        Ok(id)
+    }
+
+    pub(super) fn open(&mut self, folder: FolderId, name: &str) -> io::Result<FileId> {
+        self.lay_out(OpKind::Open, name, 0, 0, 0);
+        let id = self.folder(folder).live.get(name).ok_or_else(|| missing(name))?;
+        let file = self.file_mut(id);
+        name.clone_into(&mut file.name);
+        file.handles += 1;
+        Ok(id)
+    }
+
+    pub(super) fn rename(&mut self, folder: FolderId, from: &str, to: &str) -> io::Result<()> {
+        let span = self.lay_out(OpKind::Rename, to, 0, 0, 0);
+        let id = self.folder(folder).live.get(from).ok_or_else(|| missing(from))?;
+        to.clone_into(&mut self.file_mut(id).name);
+        let change = NameChange::Rename { from: from.to_owned(), to: to.to_owned() };
+        self.rearrange(folder, span, change);
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, folder: FolderId, name: &str) -> io::Result<()> {
+        let span = self.lay_out(OpKind::Remove, name, 0, 0, 0);
+        if self.folder(folder).live.get(name).is_none() {
+            return Err(missing(name));
+        }
+        self.rearrange(folder, span, NameChange::Remove { name: name.to_owned() });
+        Ok(())
+    }
+
+    fn rearrange(&mut self, folder: FolderId, span: Span, change: NameChange) {
+        let lost = self.folder(folder).change(span, change);
+        self.nameless.extend(lost);
+    }
+
+    pub(super) fn sync_dir(&mut self, folder: FolderId) {
+        let span = self.lay_out(OpKind::SyncDir, "", 0, 0, 0);
+        self.folder(folder).syncs.push(span);
+    }
+
+    fn free_space(&self) -> u64 {
+        self.trouble.capacity.map_or(1 << 40, |capacity| capacity.saturating_sub(self.used()))
+    }
+
+    /// Bytes by which files in this folder may grow at that time.
+    fn free_space_in(&self, folder: FolderId, at: Instant) -> u64 {
+        let capacity = self.trouble.snapshots_capacity;
+        let capacity = capacity.filter(|_| self.is_full_of_snapshots(at, folder));
+        let room = |capacity: u64| capacity.saturating_sub(self.used_by_snapshots());
+        capacity.map_or(u64::MAX, room).min(self.free_space())
+    }
+
+    /// The same at the worker's current time.
+    pub(super) fn free_space_now(&self, folder: FolderId) -> u64 {
+        self.free_space_in(folder, self.cursor)
+    }
+
+    pub(super) fn read(&mut self, id: FileId, offset: u64, buffer: &mut [u8]) -> usize {
+        let name = self.traced_name(id);
+        self.lay_out(OpKind::Read, &name, offset, buffer.len() as u64, 0);
+        self.file(id).live.read(offset, buffer)
+    }
+
+    pub(super) fn write(&mut self, id: FileId, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let name = self.traced_name(id);
+        let digest = super::ops::digest(bytes);
+        let span = self.lay_out(OpKind::Write, &name, offset, bytes.len() as u64, digest);
+        let grows = (offset + bytes.len() as u64).saturating_sub(self.file(id).live.size());
+        let room = self.room_for(id, span.begin);
+        let full = grows > room;
+        if full || self.trouble.write_error {
+            self.trouble.write_error = false;
+            // A full snapshot folder leaves the page cache trustworthy.
+            if !full || !self.is_snapshot(id) {
+                self.failed = Some(OpKind::Write);
+            }
+            let done = if full {
+                bytes.len().saturating_sub(usize::try_from(grows - room).unwrap_or(usize::MAX))
+            } else {
+                self.rng.upto(bytes.len())
+            };
+            self.put(id, span, offset, &bytes[..done]);
+            return Err(if full { no_space(&name) } else { io_error("write", &name) });
+        }
+        self.put(id, span, offset, bytes);
+        Ok(())
+    }
+
+    fn is_snapshot(&self, id: FileId) -> bool {
+        self.folders[FolderId::Snapshots as usize].live.leads_to(id)
+    }
+
+    /// Bytes by which this file may grow at that time.
+    fn room_for(&self, id: FileId, at: Instant) -> u64 {
+        let folder = if self.is_snapshot(id) { FolderId::Snapshots } else { FolderId::Log };
+        self.free_space_in(folder, at)
+    }
+
+    /// Whether this is the snapshot folder, and has no room at that time.
+    fn is_full_of_snapshots(&self, at: Instant, folder: FolderId) -> bool {
+        folder == FolderId::Snapshots && at < self.trouble.snapshots_full_until
+    }
+
+    /// Bytes of all snapshots.
+    pub(super) fn used_by_snapshots(&self) -> u64 {
+        let snapshots = &self.folders[FolderId::Snapshots as usize].live;
+        snapshots.files.iter().map(|file| self.file(*file).live.size()).sum()
+    }
+
+    fn put(&mut self, id: FileId, span: Span, offset: u64, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            let bytes = Bytes::copy_from_slice(bytes);
+            self.file_mut(id).change(span, Change::Write { offset, bytes });
+        }
+    }
+
+    pub(super) fn preallocate(&mut self, id: FileId, size: u64) -> io::Result<()> {
+        let name = self.traced_name(id);
+        let span = self.lay_out(OpKind::Preallocate, &name, size, 0, 0);
+        let grows = size.saturating_sub(self.file(id).live.size());
+        if grows > self.free_space() {
+            self.failed = Some(OpKind::Preallocate);
+            return Err(no_space(&name));
+        }
+        if self.failed == Some(OpKind::Preallocate) {
+            // The store has retried with a smaller size.
+            self.failed = None;
+        }
+        self.file_mut(id).change(span, Change::Grow { size });
+        Ok(())
+    }
+
+    pub(super) fn truncate(&mut self, id: FileId, size: u64) {
+        let name = self.traced_name(id);
+        let span = self.lay_out(OpKind::Truncate, &name, size, 0, 0);
+        self.file_mut(id).change(span, Change::Cut { size });
+    }
+
+    pub(super) fn sync(&mut self, id: FileId) -> io::Result<()> {
+        let name = self.traced_name(id);
+        let span = self.lay_out(OpKind::Sync, &name, 0, 0, 0);
+        match self.trouble.sync_error.take() {
+            None => {
+                self.file_mut(id).syncs.push(span);
+                self.syncing.insert(id);
+                Ok(())
+            }
+            Some(FsyncFault::PagesLost) => {
+                self.failed = Some(OpKind::Sync);
+                for pending in &mut self.file_mut(id).pending {
+                    pending.doomed = true;
+                }
+                Err(io_error("fsync", &name))
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, id: FileId) {
+        // A crash may have removed the file before its handle is dropped.
+        if let Some(file) = self.files.get_mut(&id) {
+            file.handles = file.handles.saturating_sub(1);
+            file.share();
+        }
+    }
+
+    fn traced_name(&self, id: FileId) -> String {
+        if self.recording { self.file(id).name.clone() } else { String::new() }
+    }
+}
+
+impl Folder {
+    /// Makes a change visible, and pending. Returns the file that lost its name, if any.
+    fn change(&mut self, span: Span, change: NameChange) -> Option<FileId> {
+        let lost = self.live.apply(&change);
+        self.pending.push((span, change));
+        lost
+    }
+
+    /// Makes durable the changes that had ended by `begin`. Returns whether a name was removed.
+    pub(super) fn synced(&mut self, begin: Instant) -> bool {
+        let mut removed = false;
+        let durable = &mut self.durable;
+        self.pending.retain(|(span, change)| {
+            let covered = span.end <= begin;
+            if covered {
+                durable.apply(change);
+                removed |= !matches!(change, NameChange::Create { .. });
+            }
+            !covered
+        });
+        removed
+    }
+
+    /// Recomputes the visible names.
+    pub(super) fn rebuild(&mut self) {
+        self.live = self.durable.clone();
+        for (_, change) in &self.pending {
+            self.live.apply(change);
+        }
+    }
+
+    /// Whether a name leads to this file, or may do so after a crash.
+    fn mentions(&self, id: FileId) -> bool {
+        let made = |change: &NameChange| match change {
+            NameChange::Create { file, .. } => *file == id,
+            NameChange::Rename { .. } | NameChange::Remove { .. } => false,
+        };
+        self.live.leads_to(id)
+            || self.durable.leads_to(id)
+            || self.pending.iter().any(|(_, change)| made(change))
+    }
+}
+
+impl Names {
+    fn get(&self, name: &str) -> Option<FileId> {
+        self.by_name.get(name).copied()
+    }
+
+    fn list(&self) -> Vec<String> {
+        self.by_name.keys().cloned().collect()
+    }
+
+    /// In order of names.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, FileId)> {
+        self.by_name.iter().map(|(name, file)| (name.as_str(), *file))
+    }
+
+    fn leads_to(&self, file: FileId) -> bool {
+        self.files.contains(&file)
+    }
+
+    /// Returns the file that lost its name, if any.
+    pub(super) fn apply(&mut self, change: &NameChange) -> Option<FileId> {
+        let lost = match change {
+            NameChange::Create { name, file } => {
+                self.files.insert(*file);
+                self.by_name.insert(name.clone(), *file)
+            }
+            NameChange::Rename { from, to } => {
+                let file = self.by_name.remove(from)?;
+                self.by_name.insert(to.clone(), file)
+            }
+            NameChange::Remove { name } => self.by_name.remove(name),
+        };
+        if let Some(file) = lost {
+            self.files.remove(&file);
+        }
+        lost
+    }
+}
+
+fn missing(name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{name}: no such file"))
+}
+
+fn no_space(name: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::StorageFull,
+        format!("{name}: no space left on device (injected)"),
+    )
+}
+
+fn io_error(what: &str, name: &str) -> io::Error {
+    io::Error::other(format!("{what} {name}: input/output error (injected)"))
+}

@@ -1,0 +1,171 @@
+//! What a machine's disk holds: what a crash has taken from it, its damage, its replacement, and
+//! the ground truth.
+//!
+//! Owns what is done to it from outside, and what is counted and told of it. Must not decide when
+//! any of it happens. How a disk behaves is in `fs`, how it is read back in `truth`.
+
+use zabkeeper_core::{Epoch, Instant, Zxid};
+
+use super::truth::{self, Truth};
+use super::{Node, Rot};
+use crate::check::judge::Check;
+use crate::check::observe::{Holder, Observation};
+use crate::engine::seed::Rng;
+use crate::faults::catalog::Fault;
+use crate::machine::fs::{Losses, Luck};
+use crate::record::sometimes::Sometimes;
+use crate::record::trace::Kind;
+use crate::world::shared::Shared;
+
+/// Is this the name of a snapshot that is complete?
+pub fn is_snapshot(name: &str) -> bool {
+    name.strip_prefix("snapshot.").is_some_and(|zxid| !zxid.contains('.'))
+}
+
+impl Node {
+    pub(super) fn count_losses(&self, losses: &Losses, shared: &mut Shared) {
+        let bytes = losses.fields().map(|(_, count)| count.to_le_bytes());
+        shared.note(Kind::Life, (self.id.0, self.life), bytes.as_flattened(), || {
+            let taken = losses.fields().into_iter().filter(|(_, count)| *count > 0);
+            let taken: Vec<String> = taken.map(|(what, count)| format!("{count} {what}")).collect();
+            let told = if taken.is_empty() { "all kept".to_owned() } else { taken.join(", ") };
+            format!("s{} after the crash, on its disk: {told}", self.id)
+        });
+        shared.tally.losses.add(losses);
+        if losses.torn > 0 {
+            shared.tally.saw(Sometimes::TornWrite);
+        }
+        let faults = &mut shared.tally.faults;
+        faults[Fault::DiskTorn as usize] += losses.torn;
+        faults[Fault::DiskGarbage as usize] += losses.garbled;
+        faults[Fault::DiskNames as usize] += losses.names_lost + losses.resurrected;
+    }
+
+    /// The disk is replaced by an empty one. The machine must be off.
+    pub fn wipe(&mut self, shared: &mut Shared) {
+        assert!(!self.is_running(), "the disk of a running server is not taken away");
+        let id = self.id;
+        shared.note(Kind::Life, (id.0, self.life), b"wipe", || format!("s{id} has an empty disk"));
+        self.disk.borrow_mut().wipe();
+        self.rot = Rot::No;
+        self.rotten.clear();
+        self.promised = Epoch(0);
+        shared.observe(Observation::Wiped { server: id });
+    }
+
+    /// Something durable is damaged while it is down; says whether there is anything.
+    pub fn damage(&mut self, rng: &mut Rng, shared: &mut Shared) -> bool {
+        assert!(!self.is_running(), "damage shows when a server starts");
+        let Some(rotten) = self.disk.borrow_mut().rot(self.log_end, rng) else {
+            return false;
+        };
+        self.rot = if rotten.under_this_boot { Rot::UnderThisBoot } else { Rot::Perhaps };
+        self.rotten.push(rotten.file);
+        let (id, what) = (self.id, rotten.what);
+        shared.note(Kind::Life, (id.0, self.life), b"rot", || format!("s{id}: {what}"));
+        true
+    }
+
+    /// The store refuses what has rotted: could it do with what has not? Each slot of the state
+    /// file is whole in itself, and an older snapshot will do where the log goes on from there.
+    pub(super) fn could_recover(&self, now: Instant) -> bool {
+        let is_log = |file: &String| file != truth::STATE && !is_snapshot(file);
+        !self.rotten.iter().any(is_log)
+            && truth::opens_without(&self.disk.borrow(), now, &self.rotten, self.store)
+    }
+
+    /// Looks at ground truth: what would survive a power failure now, at worst and at best. Each
+    /// must be a disk that the commands given so far explain; the best case is not always the
+    /// longer log, as a cut may be under way.
+    pub fn examine(&mut self, shared: &mut Shared) -> Option<(Zxid, u64)> {
+        let process = self.process()?;
+        if process.server().status().serving {
+            process.show(shared);
+        }
+        let faults = process.server().backlog().tail_faults;
+        let told = || format!("s{}: {faults} of its rules are broken", self.id);
+        shared.hold(Check::TAIL, if faults == 0 { Ok(()) } else { Err(told()) });
+        shared.tally.counts.truths += 1;
+        if let Some(known) = process.snapshots_at_rest() {
+            let names = self.disk.borrow().names();
+            let found = Vec::from_iter(names.iter().map(String::as_str).filter(|s| is_snapshot(s)));
+            let right = found.len() == known;
+            let told = || format!("s{} knows of {known} snapshots: {}", self.id, found.join(" "));
+            shared.hold(Check::FILES, if right { Ok(()) } else { Err(told()) });
+        }
+        let disk = self.disk.borrow();
+        let (now, alone, store) = (shared.now, &self.alone, self.store);
+        let worst = truth::examine(&disk, now, Luck::Worst, alone, store, Box::new);
+        let best = match &worst {
+            // No luck is needed where everything is durable.
+            Ok(Truth { state, last, mended, .. }) if !disk.is_in_doubt(now) => {
+                Ok(Truth { state: state.clone(), last: *last, seen: (), mended: *mended })
+            }
+            Ok(_) | Err(_) => self.left_by(Luck::Best, shared),
+        };
+        // Of a purge half may be undone, and any half.
+        let number = shared.tally.counts.truths;
+        let drawn = (disk.unsynced_removals() > 1)
+            .then(|| shared.seeds.stream("truth", number).word())
+            .map(|seed| self.left_by(Luck::Drawn(seed), shared));
+        let cut_off = match &worst {
+            Ok(whole) if whole.mended => {
+                let rng = shared.seeds.stream("truth/cut-off", number);
+                truth::examine_cut_off(&disk, now, (alone, store), whole, rng)
+            }
+            Ok(_) | Err(_) => Ok(()),
+        };
+        drop(disk);
+        if let (Some(Err(why)), _) | (_, Err(why)) = (drawn, cut_off) {
+            shared.hold(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
+            return None;
+        }
+        let (worst, best) = match (worst, best) {
+            (Ok(worst), Ok(best)) => (worst, best),
+            (Err(why), _) | (_, Err(why)) => {
+                shared.hold(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
+                return None;
+            }
+        };
+        shared.hold(Check::RECOVERS, Ok(()));
+        let server = self.id;
+        let (found, digest) = (worst.last, worst.seen.digest());
+        let (state, holder) = (worst.state, Holder(Some(&worst.seen)));
+        shared.observe(Observation::DurableTruth { server, state, last: found, digest, holder });
+        let Truth { state, last, .. } = best;
+        shared.observe(Observation::CachedTruth { server, state, last });
+        Some((found, digest))
+    }
+
+    /// Has it a history on its disk, and all of it that it ever acknowledged?
+    pub fn knows_its_history(&self, shared: &Shared) -> bool {
+        let truth = self.left_by(Luck::Worst, shared);
+        let known = |truth: Truth<()>| !truth.state.damaged && truth.state.current_epoch > Epoch(0);
+        self.rot == Rot::No && truth.is_ok_and(known)
+    }
+
+    /// What a power failure now would leave, with this luck.
+    fn left_by(&self, luck: Luck, shared: &Shared) -> Result<Truth<()>, String> {
+        truth::examine(&self.disk.borrow(), shared.now, luck, &self.alone, self.store, |_| ())
+    }
+
+    /// Of one that is gone for good: nobody is there to compare with, but its disk must be one that
+    /// can be recovered.
+    pub fn examine_left(&self, shared: &mut Shared) {
+        if self.rot != Rot::No {
+            return;
+        }
+        for luck in [Luck::Worst, Luck::Best] {
+            let found = self.left_by(luck, shared);
+            let told = |why| format!("s{}, which is gone for good: {why}", self.id);
+            shared.hold(Check::RECOVERS, found.map(|_| ()).map_err(told));
+        }
+    }
+
+    /// Looks at ground truth in the middle of what a worker does.
+    pub fn look(&mut self, life: u64, shared: &mut Shared) {
+        if life == self.life {
+            self.examine(shared);
+        }
+    }
+}

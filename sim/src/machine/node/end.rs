@@ -1,0 +1,162 @@
+//! How a process or its machine ends.
+//!
+//! Owns what that takes with it: connections, what the disk keeps, what is known of the end of the
+//! log. Must not decide when it happens.
+
+use zabkeeper_core::{ConnId, Instant};
+
+use super::{Node, Phase, Rot};
+use crate::check::observe::Observation;
+use crate::engine::seed::Rng;
+use crate::faults::catalog::Fault;
+use crate::machine::fs::{Crash, LogEnd};
+use crate::network::stream::{End, Party, Silence};
+use crate::record::roles::Role;
+use crate::record::sometimes::Sometimes;
+use crate::record::trace::Kind;
+use crate::world::options::Options;
+use crate::world::shared::Shared;
+
+impl Node {
+    /// How the machine ends next: after an error of the disk only without its page cache.
+    pub(super) fn draw_crash(&mut self, shared: &Shared) -> Crash {
+        let killed = self.rng.chance(1, 2);
+        self.end_by(killed, shared)
+    }
+
+    /// The end of its process alone, where the disk is well, or a power failure.
+    pub fn end_by(&self, killed: bool, shared: &Shared) -> Crash {
+        let well = self.disk.borrow().failed().is_none();
+        if killed && well { Crash::Kill } else { self.power(shared) }
+    }
+
+    /// A power failure as the fault plan has it.
+    pub fn power(&self, shared: &Shared) -> Crash {
+        power(&shared.options)
+    }
+
+    /// Its own dice, for what nobody else decides.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    /// The process ends as it is told to: now for all others, and for its disk when that has done
+    /// what it was given.
+    pub fn stop(&mut self, fate: Rng, shared: &mut Shared) {
+        let Phase::Up(process) = &mut self.phase else {
+            return;
+        };
+        let end = process.stop(&self.disk, shared);
+        self.end_at(end, Crash::Kill, fate, shared);
+    }
+
+    /// The process ends now, as `how` says; `fate` decides what its disk keeps.
+    pub fn crash(&mut self, how: Crash, fate: Rng, shared: &mut Shared) {
+        self.end_at(shared.now, how, fate, shared);
+    }
+
+    /// The same, where its disk goes on until then.
+    fn end_at(&mut self, at: Instant, how: Crash, fate: Rng, shared: &mut Shared) {
+        if !self.is_running() {
+            return;
+        }
+        self.examine(shared);
+        let id = self.id;
+        shared.note(Kind::Life, (id.0, self.life), b"crash", || match how {
+            Crash::Kill => format!("s{id} is killed"),
+            Crash::Power { .. } => format!("s{id} loses power"),
+        });
+        self.log_end = LogEnd::Unknown;
+        let mut recorded = false;
+        if let Phase::Up(process) = &self.phase {
+            recorded = process.has_recorded_end();
+            self.promised = process.server().status().accepted_epoch;
+            process.ends(shared);
+        }
+        // Handles go before the disk forgets them.
+        self.phase = Phase::Down;
+        let how = if self.disk.borrow().failed().is_some() { self.power(shared) } else { how };
+        self.log_end = match how {
+            _ if recorded => LogEnd::Recorded,
+            Crash::Kill => LogEnd::Written,
+            Crash::Power { .. } => LogEnd::Unknown,
+        };
+        if self.rot == Rot::UnderThisBoot && matches!(how, Crash::Power { .. }) {
+            // Nobody will find it any more, so somebody replaces the disk.
+            self.rot = Rot::Found;
+        }
+        let losses = self.disk.borrow_mut().crash(at, how, fate);
+        if self.disk.borrow().failed().is_some() {
+            self.disk.borrow_mut().mend();
+        }
+        self.count_losses(&losses, shared);
+        self.slowness = 1;
+        shared.strikes.process_ended(shared.now, id);
+        self.dark = matches!(how, Crash::Power { .. });
+        match how {
+            Crash::Kill => shared.tally.counts.kills += 1,
+            Crash::Power { .. } => shared.tally.counts.power_failures += 1,
+        }
+        self.abandon_connections(shared);
+        shared.roles.record(shared.now, id, Role::Down);
+        shared.tally.shapes.down(id);
+        if shared.roles.now().all(|role| role == Role::Down) {
+            shared.tally.saw(Sometimes::NobodyUp);
+        }
+        shared.observe(Observation::Stopped { server: id });
+    }
+
+    /// A killed process' kernel resets its connections; a machine without power says nothing, and a
+    /// partition keeps what is said from arriving.
+    fn abandon_connections(&mut self, shared: &mut Shared) {
+        let me = Party::Server(self.id);
+        let mine: Vec<(ConnId, End, Party)> = shared
+            .net
+            .list()
+            .filter_map(|(conn, [dialler, acceptor])| {
+                let ends = [(End::Dialler, dialler, acceptor), (End::Acceptor, acceptor, dialler)];
+                let (end, _, other) = ends.into_iter().find(|(_, party, _)| *party == me)?;
+                Some((conn, end, other))
+            })
+            .collect();
+        for (conn, end, other) in mine {
+            let silent = self.silence((conn, end), other, shared);
+            shared.net.abandon(shared.now, conn, end, silent);
+        }
+        shared.schedule_arrivals();
+    }
+
+    fn silence(
+        &self,
+        (conn, end): (ConnId, End),
+        other: Party,
+        shared: &mut Shared,
+    ) -> Option<Silence> {
+        let cut = match other {
+            Party::Client(_) | Party::Stranger => None,
+            Party::Server(peer) => shared.reach.cut_until(shared.now, self.id, peer),
+        };
+        if !self.dark && cut.is_none() {
+            return None;
+        }
+        let rng = shared.net.rng(conn, end)?;
+        let late = Instant(shared.now.0 + rng.range(1, 60) * 1_000_000_000);
+        let late = if self.dark { late } else { cut.unwrap_or(late) };
+        let on_write = match other {
+            Party::Client(_) | Party::Stranger => true,
+            // Nobody is there to answer, for as long as the power is off.
+            Party::Server(_) => cut.is_none() && rng.chance(1, 2),
+        };
+        Some(Silence { late, on_write })
+    }
+}
+
+/// A power failure as the fault plan has it.
+pub(super) fn power(options: &Options) -> Crash {
+    let has = |fault| options.faults.has(fault);
+    Crash::Power {
+        torn: has(Fault::DiskTorn),
+        garbage: has(Fault::DiskGarbage),
+        names: has(Fault::DiskNames),
+    }
+}

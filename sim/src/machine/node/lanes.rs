@@ -1,0 +1,311 @@
+//! The three disk workers of one server: batches of commands run by the real store, laid out in
+//! virtual time.
+//!
+//! Owns what waits for a worker and what it is doing. Must not know what the commands are for.
+
+use std::cell::RefCell;
+
+use storage_fs::{LogLane, Opened, ReaderLane, SnapshotLane, StoreError};
+use zabkeeper_core::store::{DiskCommand, DiskEvent, Lane};
+use zabkeeper_core::{Instant, ServerId};
+
+use crate::check::guard;
+use crate::check::observe::Observation;
+use crate::engine::seed::Rng;
+use crate::machine::fs::{Disk, SimFs};
+use crate::record::trace::Kind;
+use crate::world::shared::{Event, Shared};
+
+/// All of them.
+pub(super) struct Lanes {
+    server: ServerId,
+    life: u64,
+    log: LogLane<SimFs>,
+    snapshots: SnapshotLane<SimFs>,
+    reader: ReaderLane<SimFs>,
+    waiting: [Vec<DiskCommand>; 3],
+    /// What a busy worker will say when it has finished.
+    outcome: [Option<Option<DiskEvent>>; 3],
+    stopped: bool,
+    /// Until when the workers have something to do.
+    busy_until: Instant,
+    /// When the log's worker has finished a batch last.
+    last_batch: Instant,
+    /// Is somebody to look whether the log is quiet?
+    looks_for_quiet: bool,
+    /// How long the log gets nothing before its end is recorded, ns.
+    quiet: u64,
+    /// Was that the last thing that its worker has done, and is it done?
+    recorded: Recorded,
+    /// When somebody looks at the disk amid what a worker does.
+    looks: Rng,
+    /// How long workers pause where the run has that.
+    pauses: Rng,
+}
+
+/// A batch that takes so many mean syncs has met a slow one.
+const SLOW_SYNCS: u64 = 30;
+
+/// Is the end of the log recorded?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Recorded {
+    No,
+    UnderWay,
+    Yes,
+}
+
+impl Lanes {
+    /// The workers of a store that has just been opened.
+    pub(super) fn new(
+        server: ServerId,
+        life: u64,
+        opened: Opened<SimFs>,
+        [looks, pauses]: [Rng; 2],
+        quiet: u64,
+    ) -> Lanes {
+        let Opened { log, snapshots, reader, .. } = opened;
+        Lanes {
+            server,
+            life,
+            log,
+            snapshots,
+            reader,
+            waiting: [const { Vec::new() }; 3],
+            outcome: [const { None }; 3],
+            stopped: false,
+            busy_until: Instant(0),
+            last_batch: Instant(0),
+            looks_for_quiet: false,
+            quiet,
+            // The open has.
+            recorded: Recorded::Yes,
+            pauses,
+            looks,
+        }
+    }
+
+    /// Commands that wait or run.
+    pub(super) fn load(&self) -> usize {
+        let busy = self.outcome.iter().filter(|outcome| outcome.is_some()).count();
+        busy + self.waiting.iter().map(Vec::len).sum::<usize>()
+    }
+
+    pub(super) fn push(&mut self, command: DiskCommand) {
+        self.waiting[command.lane() as usize].push(command);
+    }
+
+    /// Lets idle workers begin. Gives the time at which the last of them will have finished.
+    pub(super) fn start(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
+        let mut ends = shared.now;
+        for lane in [Lane::Log, Lane::Snapshot, Lane::Reader] {
+            let index = lane as usize;
+            if self.outcome[index].is_some() || self.waiting[index].is_empty() || self.stopped {
+                continue;
+            }
+            let most = match lane {
+                Lane::Log => shared.options.server.batch_commands,
+                Lane::Snapshot | Lane::Reader => 1,
+            };
+            let count = most.min(self.waiting[index].len());
+            let batch: Vec<DiskCommand> = self.waiting[index].drain(..count).collect();
+            disk.borrow_mut().begin(shared.now);
+            let result = guard::catch(|| self.run(&batch));
+            let done = disk.borrow().cursor().max(Instant(shared.now.0 + 1));
+            let end = Instant(done.0 + self.pause(lane, shared));
+            // Nor is a disk well while one of its rare slow syncs lasts.
+            let usual =
+                SLOW_SYNCS * shared.options.disk.sync_mean + shared.options.disk.op_mean * 1_000;
+            let slow = lane == Lane::Log && done.since(shared.now).as_nanos() > usual.into();
+            if slow || shared.now < disk.borrow().trouble.slow_until {
+                // What begins on a slow disk may end long after that is over (seed 0x6001003a, L8).
+                shared.observe(Observation::Struck { servers: &[self.server], until: end });
+            }
+            self.plan_looks(&batch, disk, shared);
+            record(disk, self.server, shared);
+            match lane {
+                Lane::Log => {
+                    shared.tally.counts.batches += 1;
+                    self.recorded = Recorded::No;
+                }
+                Lane::Snapshot => {}
+                Lane::Reader => shared.tally.counts.log_reads += 1,
+            }
+            self.outcome[index] = Some(match result {
+                Ok(Ok(event)) => event,
+                Ok(Err(error)) => Some(DiskEvent::Failed(error.to_string())),
+                Err(panic) => {
+                    self.stopped = true;
+                    shared.panicked("the store", &panic);
+                    None
+                }
+            });
+            shared.at(end, Event::LaneDone { server: self.server, life: self.life, lane });
+            ends = ends.max(end);
+            self.busy_until = self.busy_until.max(end);
+        }
+        ends
+    }
+
+    /// How long a worker that has done its work takes to say so, ns. The one that writes snapshots
+    /// has no time for that where more waits already: pieces of a leader's snapshot come faster
+    /// than a server's own, which come one by one.
+    fn pause(&mut self, lane: Lane, shared: &Shared) -> u64 {
+        let server = &shared.options.server;
+        let longest_us = match lane {
+            Lane::Log => server.log_pause_us,
+            Lane::Snapshot if self.waiting[lane as usize].is_empty() => server.snapshot_pause_us,
+            Lane::Snapshot | Lane::Reader => 0,
+        };
+        if longest_us > 0 { self.pauses.range(0, longest_us * 1_000) } else { 0 }
+    }
+
+    /// What is done rarely leaves disks that one would hardly see otherwise: they are looked at
+    /// between its operations.
+    fn plan_looks(&mut self, batch: &[DiskCommand], disk: &RefCell<Disk>, shared: &mut Shared) {
+        let looks: u64 = batch.iter().map(|command| self.looks_at(command)).sum();
+        let spans = if looks > 0 { disk.borrow().spans() } else { Vec::new() };
+        if spans.is_empty() {
+            return;
+        }
+        for _ in 0..looks {
+            let span = *self.looks.pick(&spans);
+            let at = Instant(self.looks.range(span.begin.0, span.end.0));
+            shared.at(at, Event::Look { server: self.server, life: self.life });
+        }
+    }
+
+    fn looks_at(&mut self, command: &DiskCommand) -> u64 {
+        match command {
+            DiskCommand::Truncate { .. } | DiskCommand::Rebase { .. } => 2,
+            DiskCommand::SaveState { .. }
+            | DiskCommand::DropSnapshot { .. }
+            | DiskCommand::Purge { .. } => u64::from(self.looks.chance(1, 16)),
+            DiskCommand::Append { .. }
+            | DiskCommand::SnapshotChunk { .. }
+            | DiskCommand::ReadLog { .. }
+            | DiskCommand::ReadSnapshot { .. } => 0,
+        }
+    }
+
+    fn run(&mut self, batch: &[DiskCommand]) -> Result<Option<DiskEvent>, StoreError> {
+        let first = batch.first().expect("a batch has a command");
+        match first.lane() {
+            Lane::Log => Ok(Some(DiskEvent::Done(self.log.run(batch)?))),
+            Lane::Snapshot => self.snapshots.run(first),
+            Lane::Reader => Ok(Some(self.reader.run(first))),
+        }
+    }
+
+    /// A worker has finished: what it says, if anything.
+    pub(super) fn done(&mut self, lane: Lane, shared: &mut Shared) -> Option<DiskEvent> {
+        let event = self.outcome[lane as usize].take()?;
+        if matches!(event, Some(DiskEvent::Failed(_))) {
+            self.stopped = true;
+        }
+        match (lane, self.recorded) {
+            (Lane::Log, Recorded::UnderWay) if !self.stopped => self.recorded = Recorded::Yes,
+            (Lane::Log, Recorded::No) => {
+                self.last_batch = shared.now;
+                self.plan_quiet(shared);
+            }
+            (Lane::Log | Lane::Snapshot | Lane::Reader, _) => {}
+        }
+        event
+    }
+
+    fn plan_quiet(&mut self, shared: &mut Shared) {
+        if !std::mem::replace(&mut self.looks_for_quiet, true) {
+            let at = Instant(self.last_batch.0 + self.quiet).max(shared.now);
+            shared.at(at, Event::Quiet { server: self.server, life: self.life });
+        }
+    }
+
+    /// The log may have got nothing for a while: its worker records its end then.
+    pub(super) fn quiet(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
+        self.looks_for_quiet = false;
+        let index = Lane::Log as usize;
+        let idle = self.outcome[index].is_none() && self.waiting[index].is_empty();
+        if !idle || self.stopped || self.recorded != Recorded::No {
+            // Planned again when the worker has finished.
+            return;
+        }
+        if shared.now.0 < self.last_batch.0 + self.quiet {
+            return self.plan_quiet(shared);
+        }
+        let (outcome, end) = self.record_end(shared.now, disk, shared);
+        self.outcome[index] = Some(outcome);
+        self.recorded = Recorded::UnderWay;
+        self.busy_until = self.busy_until.max(end);
+        let (server, life) = (self.server, self.life);
+        shared.at(end, Event::LaneDone { server, life, lane: Lane::Log });
+    }
+
+    /// Records where the log ends, from then on. Gives what the worker says, and when it has
+    /// finished.
+    fn record_end(
+        &mut self,
+        from: Instant,
+        disk: &RefCell<Disk>,
+        shared: &mut Shared,
+    ) -> (Option<DiskEvent>, Instant) {
+        disk.borrow_mut().begin(from);
+        let result = guard::catch(|| self.log.record_end());
+        let end = disk.borrow().cursor().max(Instant(from.0 + 1));
+        record(disk, self.server, shared);
+        let said = match result {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(DiskEvent::Failed(error.to_string())),
+            Err(panic) => {
+                self.stopped = true;
+                shared.panicked("the store", &panic);
+                None
+            }
+        };
+        (said, end)
+    }
+
+    /// The process stops: the log's worker does what it was given, and records the end of the log.
+    /// Gives when that is done.
+    pub(super) fn close(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
+        let begin = self.busy_until.max(shared.now);
+        let waiting = std::mem::take(&mut self.waiting[Lane::Log as usize]);
+        let mut end = begin;
+        if !waiting.is_empty() && !self.stopped {
+            disk.borrow_mut().begin(begin);
+            let result = guard::catch(|| self.log.run(&waiting).is_ok());
+            end = disk.borrow().cursor();
+            record(disk, self.server, shared);
+            if let Err(panic) = result {
+                self.stopped = true;
+                shared.panicked("the store", &panic);
+            }
+        }
+        if self.stopped {
+            return end;
+        }
+        let (said, end) = self.record_end(end, disk, shared);
+        self.stopped = true;
+        if said.is_none() {
+            self.recorded = Recorded::Yes;
+        }
+        end
+    }
+
+    /// Has the log's worker recorded its end, and got nothing since?
+    pub(super) fn has_recorded_end(&self) -> bool {
+        self.recorded == Recorded::Yes
+    }
+}
+
+/// Puts the operations that a worker has just made into the trace.
+pub(super) fn record(disk: &RefCell<Disk>, server: ServerId, shared: &mut Shared) {
+    for op in disk.borrow_mut().take_ops() {
+        shared.tally.counts.disk_ops += 1;
+        let [kind, words @ ..] = op.words();
+        let mut payload = [0; 40];
+        for (part, word) in payload.chunks_exact_mut(8).zip(words) {
+            part.copy_from_slice(&word.to_le_bytes());
+        }
+        shared.note(Kind::Disk, (server.0, kind), &payload, || format!("s{server} {op}"));
+    }
+}

@@ -1,0 +1,555 @@
+//! One simulated machine: a disk that outlives the process, clocks, and at most one server process.
+//!
+//! Owns switching on and recovery. Must not decide when they happen. The end is in `end`, the
+//! process itself, and the driver's loop around the real server, in `process`, what its disk holds
+//! in `disk`.
+
+mod clock;
+mod disk;
+mod end;
+mod gate;
+mod held;
+mod lanes;
+mod process;
+mod retold;
+pub mod truth;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use storage_fs::Opened;
+use zabkeeper_core::driver::Driver;
+use zabkeeper_core::store::Lane;
+use zabkeeper_core::{
+    Config, ConnId, Epoch, Instant, Limits, Server, ServerId, SessionId, Status, Voters, Zxid,
+};
+
+use crate::check::guard;
+use crate::check::judge::Check;
+use crate::check::observe::Observation;
+use crate::engine::seed::{Rng, Seeds};
+use crate::faults::catalog::Fault;
+use crate::faults::heal::Fate;
+use crate::machine::fs::{Crash, Disk, LogEnd, SimFs};
+use crate::network::stream::{Delivery, Party};
+use crate::record::sometimes::{self, Sometimes};
+use crate::record::trace::Kind;
+use crate::world::options::Options;
+use crate::world::shared::{Event, Shared};
+pub(crate) use clock::Clock;
+pub use disk::is_snapshot;
+use end::power;
+use gate::Gate;
+use lanes::Lanes;
+use process::{Heard, Process};
+
+/// Reading the disk's content into memory and starting up, ns.
+const STARTUP: u64 = 500_000;
+/// A log that gets nothing for so long, ms, or for less, records its end.
+const QUIET_MS: u64 = 1_000;
+
+/// A machine.
+#[derive(Debug)]
+pub struct Node {
+    id: ServerId,
+    config: Config,
+    /// Is it one of the ensemble, yet?
+    member: bool,
+    /// As if it were alone, for replaying what its disk holds.
+    alone: Config,
+    store: storage_fs::Options,
+    disk: Rc<RefCell<Disk>>,
+    life: u64,
+    phase: Phase,
+    /// What the process before had promised, durably or not.
+    promised: Epoch,
+    clock: Clock,
+    rng: Rng,
+    /// Power is off, rather than only the process gone: nobody answers, not even with a refusal.
+    dark: bool,
+    /// The server has halted, and its end is planned.
+    doomed: bool,
+    /// Every step costs so many times more.
+    slowness: u64,
+    rot: Rot,
+    /// Which files.
+    rotten: Vec<String>,
+    /// What is known of the end of its log since its last process has ended.
+    log_end: LogEnd,
+}
+
+/// Is what was durable on the disk damaged?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rot {
+    No,
+    /// The next start shows whether that matters.
+    Perhaps,
+    /// The same, if the machine is not started again before: then it looks like a torn write.
+    UnderThisBoot,
+    /// It does: the server has refused to start. Somebody has to replace the disk.
+    Found,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Down,
+    Recovering(Box<Booting>),
+    Up(Box<Process>),
+}
+
+/// What recovery has found, for when it is over.
+struct Booting(Result<Opened<SimFs>, String>);
+
+impl std::fmt::Debug for Booting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Booting").field(&self.0.as_ref().map(|opened| &opened.notes)).finish()
+    }
+}
+
+/// As the ensemble is at first. Who is none of it is not started.
+fn first_config(id: ServerId, options: &Options) -> Config {
+    match options.first_voters() {
+        Some(first) if first.contains(&id) => options.config_among(id, Voters::new(first)),
+        Some(_) | None => options.config(id),
+    }
+}
+
+impl Node {
+    /// A machine with an empty disk, switched off.
+    pub fn new(id: ServerId, shared: &Shared) -> Node {
+        let seeds = shared.seeds;
+        let disk = Disk::new(seeds.stream("disk", id.0), shared.options.disk);
+        let mut store = storage_fs::Options::new(seeds.stream("cluster", 0).word());
+        store.segment_bytes = shared.options.server.segment_bytes;
+        Node {
+            id,
+            config: first_config(id, &shared.options),
+            member: shared.options.first_voters().is_none_or(|first| first.contains(&id)),
+            alone: Options { servers: 1, ..shared.options.clone() }.config(ServerId(1)),
+            store,
+            disk: Rc::new(RefCell::new(disk)),
+            life: 0,
+            phase: Phase::Down,
+            promised: Epoch(0),
+            clock: Clock::new(shared.now, 0, 0, 0),
+            rng: seeds.stream("node", id.0),
+            dark: true,
+            doomed: false,
+            slowness: 1,
+            rot: Rot::No,
+            rotten: Vec::new(),
+            log_end: LogEnd::Unknown,
+        }
+    }
+
+    /// Is it one of the ensemble, yet?
+    pub fn is_member(&self) -> bool {
+        self.member
+    }
+
+    /// From its next start on it is told that all servers are the ensemble.
+    pub fn join(&mut self, shared: &Shared) {
+        (self.config, self.member) = (shared.options.config(self.id), true);
+    }
+
+    /// Which one.
+    pub fn id(&self) -> ServerId {
+        self.id
+    }
+
+    /// Number of the process; what was meant for an earlier one is void.
+    pub fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// Is there a process, recovering or up?
+    pub fn is_running(&self) -> bool {
+        !matches!(self.phase, Phase::Down)
+    }
+
+    /// Does the process serve?
+    pub fn is_up(&self) -> bool {
+        matches!(self.phase, Phase::Up(_))
+    }
+
+    /// The server, while it is up.
+    pub fn server(&self) -> Option<&Server> {
+        self.process().map(Process::server)
+    }
+
+    /// What the server says of itself.
+    pub fn status(&self) -> Option<Status> {
+        self.process().map(|process| process.server().status())
+    }
+
+    /// What its server was told in its last life: not all are told the same.
+    pub fn limits(&self) -> &Limits {
+        &self.config.limits
+    }
+
+    /// When its process had no room for a snapshot last.
+    pub fn lacked_room(&self) -> Option<Instant> {
+        self.process().and_then(Process::lacked_room)
+    }
+
+    /// Live sessions, as the server tells them.
+    pub fn sessions(&self) -> Vec<SessionId> {
+        let live = |process: &Process| process.server().sessions().iter().map(|s| s.id).collect();
+        self.process().map_or_else(Vec::new, live)
+    }
+
+    /// Fingerprint of the live tree and sessions.
+    pub fn digest(&self) -> Option<u64> {
+        self.process().map(|process| process.server().digest())
+    }
+
+    /// Why it is not quiet; `None` where nothing waits anywhere, but for those who are `outside`.
+    pub fn unrest(&self, outside: &BTreeMap<ServerId, Fate>) -> Option<String> {
+        match &self.phase {
+            Phase::Down => Some(format!("server {} is down", self.id)),
+            Phase::Recovering(_) => Some(format!("server {} is recovering", self.id)),
+            Phase::Up(process) => process.unrest(outside),
+        }
+    }
+
+    /// The disk, for trouble and questions.
+    pub fn disk(&self) -> &RefCell<Disk> {
+        &self.disk
+    }
+
+    fn process(&self) -> Option<&Process> {
+        match &self.phase {
+            Phase::Up(process) => Some(process),
+            Phase::Down | Phase::Recovering(_) => None,
+        }
+    }
+
+    /// Switches on; recovery begins.
+    pub fn start(&mut self, shared: &mut Shared) {
+        if self.is_running() || !self.member {
+            return;
+        }
+        self.life += 1;
+        self.dark = false;
+        self.doomed = false;
+        shared.tally.counts.boots += 1;
+        let mut clock = shared.seeds.stream("clock", self.id.0 << 32 | self.life);
+        let origin = clock.below(1 << 40);
+        let drift = if shared.options.faults.has(Fault::NodeDrift) {
+            i64::try_from(clock.below(201)).expect("small") - 100
+        } else {
+            0
+        };
+        shared.tally.faults[Fault::NodeDrift as usize] += u64::from(drift != 0);
+        self.clock = Clock::new(shared.now, origin, drift, self.clock.wall_offset());
+        let (id, life) = (self.id, self.life);
+        let one_in = shared.options.retold_one_in;
+        let mut told = shared.seeds.stream("node/settings", id.0 << 32 | life);
+        let changed = if life > 1 && one_in > 0 && told.chance(1, one_in) {
+            retold::draw(&mut self.config, &mut self.store, &shared.options.server, &mut told)
+        } else {
+            String::new()
+        };
+        shared.note(Kind::Life, (id.0, life), b"start", || {
+            format!("s{id} starts, life {life}{changed}")
+        });
+        shared.observe(Observation::Started { server: id, sessions: self.config.sessions });
+        if self.rot == Rot::Found {
+            self.wipe(shared);
+        }
+        self.disk.borrow_mut().begin(shared.now);
+        let opened = self.open();
+        let ends = self.disk.borrow().cursor();
+        self.maybe_cut_recovery(shared);
+        lanes::record(&self.disk, id, shared);
+        if let Err(panic) = &opened {
+            shared.panicked("opening the store", panic);
+        }
+        let opened = opened.unwrap_or_else(Err);
+        self.phase = Phase::Recovering(Box::new(Booting(opened)));
+        let ready = Instant(ends.0 + STARTUP);
+        shared.at(ready, Event::Recovered { server: id, life });
+    }
+
+    /// The outer error is a panic, the inner one what the store says.
+    fn open(&self) -> Result<Result<Opened<SimFs>, String>, String> {
+        let (log, snapshots) = SimFs::both(&self.disk);
+        let store = self.store;
+        guard::catch(|| storage_fs::open(log, snapshots, store).map_err(|e| e.to_string()))
+    }
+
+    /// Lets some recoveries be cut in the middle of some operation.
+    fn maybe_cut_recovery(&mut self, shared: &mut Shared) {
+        if !shared.options.faults.has(Fault::NodeCrashInRecovery)
+            || !shared.is_faulty()
+            || !self.rng.chance(1, 3)
+        {
+            return;
+        }
+        let spans = self.disk.borrow().spans();
+        if spans.is_empty() {
+            return;
+        }
+        let span = *self.rng.pick(&spans);
+        let at = Instant(self.rng.range(span.begin.0, span.end.0));
+        let how = self.draw_crash(shared);
+        shared.at(at, Event::CrashInRecovery { server: self.id, life: self.life, how });
+    }
+
+    /// Recovery is over: the server begins to work.
+    pub fn recovered(&mut self, life: u64, shared: &mut Shared) {
+        let Phase::Recovering(booting) = &mut self.phase else {
+            return;
+        };
+        if life != self.life {
+            return;
+        }
+        let opened = std::mem::replace(&mut booting.0, Err(String::new()));
+        match opened {
+            Ok(opened) => self.serve(opened, shared),
+            Err(why) => self.refused_to_open(&why, shared),
+        }
+    }
+
+    fn serve(&mut self, mut opened: Opened<SimFs>, shared: &mut Shared) {
+        if self.rot != Rot::No {
+            shared.hold(Check::REFUSES, Ok(()));
+        }
+        self.rot = Rot::No;
+        self.rotten.clear();
+        let (id, life) = (self.id, self.life);
+        let recovered = std::mem::take(&mut opened.recovered);
+        let notes = std::mem::take(&mut opened.notes);
+        let last = truth::last_of(&recovered);
+        for seen in notes.iter().filter_map(sometimes::mended) {
+            shared.tally.saw(seen);
+        }
+        let state = recovered.state.clone();
+        let told = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
+        shared.note(Kind::Life, (id.0, life), told.as_bytes(), || {
+            let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
+            format!(
+                "s{id} recovered: log ends at {last}, promised epoch {}, history of epoch {}, \
+                 {}{}{notes}",
+                state.accepted_epoch,
+                state.current_epoch,
+                match state.snapshot {
+                    Zxid::ZERO => "no snapshot".to_owned(),
+                    zxid => format!("snapshot {zxid}"),
+                },
+                if state.damaged { ", damaged" } else { "" },
+            )
+        });
+        if state.accepted_epoch < self.promised {
+            shared.tally.saw(Sometimes::PromiseLost);
+        }
+        shared.observe(Observation::Recovered { server: id, state, last });
+        let replayed: Vec<Zxid> = recovered.entries.iter().map(|entry| entry.zxid).collect();
+        let seed = shared.seeds.stream("core", id.0 << 32 | life).word();
+        let config = self.config.clone();
+        match guard::catch(|| Server::recover(config, seed, recovered)) {
+            Ok(Ok(server)) => {
+                let looks = shared.seeds.stream("looks", id.0 << 32 | life);
+                let pauses = shared.seeds.stream("pauses", id.0 << 32 | life);
+                let mut quiet = shared.seeds.stream("quiet", id.0 << 32 | life);
+                let quiet = quiet.magnitude(20, QUIET_MS) * 1_000_000;
+                let lanes = Lanes::new(id, life, opened, [looks, pauses], quiet);
+                let odd = shared.seeds.stream("buggify", id.0 << 32 | life);
+                let seed = shared.seeds.stream("node/throttle", id.0 << 32 | life).word();
+                let now = self.clock.read(shared.now).mono;
+                let limits = shared.options.server.client_limits();
+                let gate = Gate::new(&limits.throttle, now);
+                let (config, turn) =
+                    (Arc::new(self.config.clone()), shared.options.server.turn_limits());
+                let peers = shared.options.driver_peers(server.ensemble_id());
+                let driver = Driver::new(config, limits, peers, turn, seed, now);
+                let mut process =
+                    Process::new(&self.config, life, server, (driver, gate), lanes, replayed, odd);
+                process.begin(shared);
+                self.phase = Phase::Up(Box::new(process));
+            }
+            Ok(Err(corrupt)) => shared.hold(Check::RECOVERS, Err(corrupt.to_string())),
+            Err(panic) => shared.panicked(&format!("s{id}, Server::recover"), &panic),
+        }
+    }
+
+    /// The store does not open. That is right only if the disk has just said an error, or if it is
+    /// damaged.
+    fn refused_to_open(&mut self, why: &str, shared: &mut Shared) {
+        let (server, life) = (self.id, self.life);
+        if self.disk.borrow().failed().is_none() {
+            if !matches!(self.rot, Rot::Perhaps | Rot::UnderThisBoot) {
+                let evidence = format!("s{server} cannot open its store: {why}");
+                return shared.hold(Check::RECOVERS, Err(evidence));
+            }
+            self.rot = Rot::Found;
+            let needless = self.could_recover(shared.now).then(|| {
+                let files = self.rotten.join(", ");
+                format!("s{server} cannot open its store, and could without {files}: {why}")
+            });
+            shared.hold(Check::REFUSES, needless.map_or(Ok(()), Err));
+            shared.tally.saw(Sometimes::DamageRefused);
+            shared.after(1, Event::Crash { server, life, how: Crash::Kill });
+            return shared.after(2, Event::Start { server });
+        }
+        let how = self.draw_crash(shared);
+        shared.after(1, Event::Crash { server: self.id, life: self.life, how });
+    }
+
+    /// The process gets to run.
+    pub fn wake(&mut self, life: u64, shared: &mut Shared) {
+        let Phase::Up(process) = &mut self.phase else {
+            return;
+        };
+        if life != self.life {
+            return;
+        }
+        let sampled = process.run(&self.clock, self.slowness, &self.disk, shared);
+        if process.differs() {
+            // The next start sets the data aside.
+            self.rot = Rot::Perhaps;
+        }
+        if process.has_halted() && !self.doomed {
+            self.doomed = true;
+            let how = self.power(shared);
+            let after = self.rng.range(1, 50_000_000);
+            shared.after(after, Event::Crash { server: self.id, life, how });
+        }
+        if sampled {
+            self.examine(shared);
+        }
+    }
+
+    /// The log may have got nothing for a while.
+    pub fn log_is_quiet(&mut self, life: u64, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase
+            && life == self.life
+        {
+            process.log_is_quiet(&self.disk, shared);
+        }
+    }
+
+    /// A worker of the disk has finished.
+    pub fn lane_done(&mut self, life: u64, lane: Lane, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase
+            && life == self.life
+        {
+            process.lane_done(lane, &self.disk, shared);
+        }
+    }
+
+    /// A deadline of the server has come.
+    pub fn deadline(&mut self, life: u64, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase
+            && life == self.life
+        {
+            process.deadline(shared);
+        }
+    }
+
+    /// Does a connection attempt succeed, of a client or another server? `None`: nobody answers.
+    pub fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) -> Option<bool> {
+        match &mut self.phase {
+            Phase::Up(process) if !process.is_ending() => {
+                process.accept(conn, from, shared);
+                Some(true)
+            }
+            Phase::Up(_) | Phase::Recovering(_) => Some(false),
+            Phase::Down if self.dark => None,
+            Phase::Down => Some(false),
+        }
+    }
+
+    /// How an attempt to have a link with another server went. Says whether anybody is there to be
+    /// told.
+    pub fn dialled(
+        &mut self,
+        life: u64,
+        conn: ConnId,
+        peer: ServerId,
+        stands: bool,
+        shared: &mut Shared,
+    ) -> bool {
+        match &mut self.phase {
+            Phase::Up(process) if life == self.life && !process.is_ending() => {
+                process.dialled(conn, peer, stands, shared);
+                true
+            }
+            Phase::Up(_) | Phase::Recovering(_) | Phase::Down => false,
+        }
+    }
+
+    /// The servers that have dialled links to this one which stand.
+    pub fn linked_by(&self) -> BTreeSet<ServerId> {
+        match &self.phase {
+            Phase::Up(process) => process.linked_by(),
+            Phase::Recovering(_) | Phase::Down => BTreeSet::new(),
+        }
+    }
+
+    /// A notification arrives.
+    pub fn notified(&mut self, heard: Heard, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.notified(heard, shared);
+        }
+    }
+
+    /// Something arrives for the process.
+    pub fn arrive(&mut self, conn: ConnId, from: Party, delivery: Delivery, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.arrive(conn, from, delivery, shared);
+        }
+    }
+
+    /// The other end has taken bytes off a connection: there may be room again.
+    pub fn drained(&mut self, conn: ConnId, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.drained(conn, shared);
+        }
+    }
+
+    /// The process, if there is one, gets no time until then. Returns when it gets some again.
+    pub fn pause(&mut self, until: Instant) -> Option<Instant> {
+        match &mut self.phase {
+            Phase::Up(process) => Some(process.pause(until)),
+            Phase::Down | Phase::Recovering(_) => None,
+        }
+    }
+
+    /// Nothing disturbs it any more: it is as fast as it can be, a pause ends now, and no step is
+    /// cut short.
+    pub fn heal(&mut self, shared: &mut Shared) {
+        self.slow_down(1);
+        if let Phase::Up(process) = &mut self.phase {
+            process.heal(shared);
+        }
+    }
+
+    /// From now on all that it draws comes from this tree.
+    pub fn draw_anew(&mut self, seeds: Seeds) {
+        self.rng = seeds.stream("node", self.id.0);
+        self.disk.borrow_mut().draw_anew(seeds.stream("disk", self.id.0));
+        if let Phase::Up(process) = &mut self.phase {
+            process.draw_anew(seeds.stream("buggify", self.id.0 << 32 | self.life));
+        }
+    }
+
+    /// Every step costs `slowness` times as much.
+    pub fn slow_down(&mut self, slowness: u64) {
+        self.slowness = slowness;
+    }
+
+    /// The wall clock jumps by `ms`.
+    pub fn step_wall(&mut self, ms: i64) {
+        self.clock.step_wall(ms);
+    }
+
+    /// The server ends in the middle of the outputs of one of its next steps.
+    pub fn arm_crash_in_step(&mut self, fate: Rng, how: Crash) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.arm(fate, how);
+        }
+    }
+}

@@ -1,0 +1,652 @@
+//! A server process: the real server, and the driver's loop around it as the shipped driver has it.
+//!
+//! Owns the turns of the loop and what each of them takes; what waits is in `inbox`, connections
+//! with clients in `conns`, those with other servers in `links`, and what others hear of its steps
+//! in `tell`. Must not decide when it runs.
+
+mod behind;
+mod inbox;
+mod left;
+mod lengths;
+mod marks;
+mod operator;
+mod orders;
+mod servers;
+mod sockets;
+mod tell;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use zabkeeper_core::driver::{Driver, SocketId};
+use zabkeeper_core::io::{ClientCommand, ClientEvent, Mark, Outbox, PeerCommand, PeerEvent};
+use zabkeeper_core::peer::frame;
+use zabkeeper_core::peer::greeting::Channel;
+use zabkeeper_core::peer::{FromLeader, PeerMessage};
+use zabkeeper_core::store::{DiskEvent, Lane};
+use zabkeeper_core::wire::Id;
+use zabkeeper_core::{
+    Config, ConnId, Halted, Input, Instant, LinkId, Now, Pressure, Server, ServerId, SessionId,
+    Zxid,
+};
+
+use super::clock::Clock;
+use super::gate::Gate;
+use super::lanes::Lanes;
+use crate::check::guard;
+use crate::check::judge::Check;
+use crate::check::observe::Observation;
+use crate::engine::seed::Rng;
+use crate::faults::buggify::FIRES_ONE_IN;
+use crate::faults::catalog::Fault;
+use crate::faults::heal::Fate;
+use crate::faults::targets::Met;
+use crate::machine::fs::{Crash, Disk};
+use crate::network::stream::{Delivery, End, Party};
+use crate::record::chronicle::Hit;
+use crate::record::roles::Role;
+use crate::record::trace::{Kind, plain};
+use crate::world::options::PeerOptions;
+use crate::world::shared::{Event, Shared};
+use behind::Behind;
+use inbox::Delivered;
+use lengths::Lengths;
+use orders::Orders;
+pub(super) use servers::Heard;
+use sockets::Socket;
+use tell::{Told, summary, told};
+
+/// Of more nodes a digest is taken less often, as it takes longer: of twice as many, half as often.
+const DIGEST_NODES: u64 = 64;
+/// Behind more transactions ground truth is looked at less often, for the same reason.
+const TRUTH_LOG: u64 = 512;
+/// How many times as often it may be looked at when there is a new snapshot whose tree changed
+/// while it was written.
+const OVERTAKEN: u64 = 8;
+/// Transactions above which a log is long: to replay it is most of what a run costs.
+const LONG: u64 = 8_000;
+/// A deadline that stays due so many times in a row is one that the server does not act on.
+const SPINS_MAX: u32 = 1_000;
+/// A server that lacks so many transactions of its epoch is far behind.
+const FAR_BEHIND: u32 = 100;
+
+/// A running server.
+pub(super) struct Process {
+    id: ServerId,
+    life: u64,
+    /// Does it keep new sessions to itself?
+    begins_local: bool,
+    /// Unanswered requests of one connection, and bytes of one answer, at most.
+    requests_max: u32,
+    record_bytes: usize,
+    server: Server,
+    driver: Driver,
+    gate: Gate,
+    lanes: Lanes,
+    sockets: BTreeMap<SocketId, Socket>,
+    /// Those that wait for the driver to want something else of them.
+    held: BTreeSet<SocketId>,
+    /// Those for whose output the network has no room.
+    blocked: BTreeSet<SocketId>,
+    /// Clients that the server knows, and links.
+    known: BTreeSet<ConnId>,
+    known_links: BTreeSet<LinkId>,
+    /// Learners that it brings in.
+    behind: Behind,
+    /// Of what goes between it and each other.
+    between: BTreeMap<Party, Rng>,
+    /// Of sites that force something unlikely.
+    odd: Rng,
+    inbox: VecDeque<Delivered>,
+    out: Outbox,
+    orders: Orders,
+    /// Logged and not yet applied.
+    unapplied: VecDeque<Zxid>,
+    applied: Zxid,
+    /// What the oracles were told last.
+    told: Told,
+    /// The same, of sessions that only this server knows.
+    locals: Vec<SessionId>,
+    /// Since when it reads no clients.
+    deaf_since: Option<Instant>,
+    /// When the process runs next, if it is to.
+    wake_at: Option<Instant>,
+    deadline_at: Option<Instant>,
+    /// Not before: it computes, or is paused.
+    busy_until: Instant,
+    /// It was paused, and has not looked since at what has come.
+    stood_still: bool,
+    spins: u32,
+    /// Transactions applied in this life.
+    commits: u64,
+    /// How many it was when a digest was taken.
+    digest_seen: u64,
+    /// How many it was when ground truth was looked at.
+    truth_seen: u64,
+    /// Has a snapshot been completed in this turn, and was something applied while it was written?
+    overtaken: bool,
+    /// Ends in the middle of the next outputs.
+    armed: Option<(Rng, Crash)>,
+    /// Ends in the middle of the outputs of the last step, because of a rule; before that step
+    /// there were so many.
+    cut: Option<(Met, Lengths)>,
+    /// Other rules that were met in this turn.
+    troubles: Vec<Met>,
+    ending: bool,
+    halted: bool,
+    /// When there was no room for a snapshot last.
+    lacked_room: Option<Instant>,
+    /// When it was told last who waits longest.
+    waits_told: Instant,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process").field("id", &self.id).field("life", &self.life).finish()
+    }
+}
+
+impl Process {
+    pub(super) fn new(
+        config: &Config,
+        life: u64,
+        server: Server,
+        (driver, gate): (Driver, Gate),
+        lanes: Lanes,
+        replayed: Vec<Zxid>,
+        odd: Rng,
+    ) -> Process {
+        let status = server.status();
+        Process {
+            id: config.id(),
+            life,
+            begins_local: config.sessions.local,
+            requests_max: config.limits.requests_per_conn,
+            record_bytes: config.limits.record_bytes,
+            server,
+            driver,
+            gate,
+            lanes,
+            sockets: BTreeMap::new(),
+            held: BTreeSet::new(),
+            blocked: BTreeSet::new(),
+            known: BTreeSet::new(),
+            known_links: BTreeSet::new(),
+            behind: Behind::default(),
+            between: BTreeMap::new(),
+            odd,
+            inbox: VecDeque::new(),
+            out: Outbox::default(),
+            orders: Orders::default(),
+            unapplied: replayed.into(),
+            applied: status.applied,
+            told: told(&status),
+            locals: Vec::new(),
+            deaf_since: None,
+            wake_at: None,
+            deadline_at: None,
+            busy_until: Instant(0),
+            stood_still: false,
+            spins: 0,
+            commits: 0,
+            digest_seen: 0,
+            truth_seen: 0,
+            overtaken: false,
+            armed: None,
+            cut: None,
+            troubles: Vec::new(),
+            ending: false,
+            halted: false,
+            lacked_room: None,
+            waits_told: Instant(0),
+        }
+    }
+
+    /// The process is there.
+    pub(super) fn begin(&mut self, shared: &mut Shared) {
+        self.role_is(&self.server.status(), shared);
+        self.ask_to_run(shared);
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending
+    }
+
+    pub(super) fn lacked_room(&self) -> Option<Instant> {
+        self.lacked_room
+    }
+
+    /// Has its leader found that its data is not the ensemble's?
+    pub(super) fn differs(&self) -> bool {
+        matches!(self.server.halted(), Some(Halted::Differs { .. }))
+    }
+
+    pub(super) fn has_halted(&self) -> bool {
+        self.halted
+    }
+
+    /// How many snapshots it knows of, where nothing that it has asked of its disk is still to be
+    /// done or heard of.
+    pub(super) fn snapshots_at_rest(&self) -> Option<usize> {
+        let status = self.server.status();
+        let rests = self.lanes.load() == 0
+            && self.inbox.is_empty()
+            && !self.driver.has_work()
+            && !self.ending;
+        (rests && status.halted.is_none()).then_some(status.snapshots)
+    }
+
+    pub(super) fn unrest(&self, outside: &BTreeMap<ServerId, Fate>) -> Option<String> {
+        // Who hangs takes nothing, and is given up only after a while, again and again.
+        let lines = self.driver.peers.lines();
+        let takes = |id: &&SocketId| {
+            let line = lines.iter().find(|line| SocketId::Server(line.link) == **id);
+            let peer = line.and_then(|line| line.peer);
+            peer.is_none_or(|peer| !outside.contains_key(&peer))
+        };
+        let (status, backlog) = (self.server.status(), self.server.backlog());
+        let buffered: usize = self.sockets.values().map(|socket| socket.received.len()).sum();
+        let counts = [
+            ("inputs waiting", self.inbox.len() + usize::from(self.driver.has_work())),
+            ("commands at the disk", self.lanes.load()),
+            ("proposals outstanding", status.outstanding),
+            ("connections not read", self.held.len()),
+            ("connections whose output does not leave", self.blocked.iter().filter(takes).count()),
+            ("bytes unread", buffered),
+            ("snapshots running", usize::from(status.snapshot_running)),
+        ];
+        let counts = counts.into_iter().chain(left::kinds(&backlog));
+        let counts = counts.filter(|(_, count)| *count > 0);
+        let mut busy: Vec<String> = counts.map(|(what, count)| format!("{count} {what}")).collect();
+        if !status.serving {
+            busy.push("does not serve".to_owned());
+        }
+        (!busy.is_empty()).then(|| format!("s{}: {}", self.id, busy.join(", ")))
+    }
+
+    /// Returns when it really goes on: another pause may last longer.
+    pub(super) fn pause(&mut self, until: Instant) -> Instant {
+        self.stood_still = true;
+        self.busy_until = self.busy_until.max(until);
+        self.busy_until
+    }
+
+    pub(super) fn heal(&mut self, shared: &mut Shared) {
+        self.armed = None;
+        self.busy_until = self.busy_until.min(shared.now);
+        self.ask_to_run(shared);
+    }
+
+    /// Streams of pairs grow anew, from the tree of that time, when they are drawn from next.
+    pub(super) fn draw_anew(&mut self, odd: Rng) {
+        self.between.clear();
+        self.odd = odd;
+    }
+
+    /// The dice of what goes between it and that one: how much anybody else has to do with it does
+    /// not count.
+    fn between(&mut self, other: Party, shared: &Shared) -> &mut Rng {
+        let (id, life) = (Party::Server(self.id), self.life);
+        self.between
+            .entry(other)
+            .or_insert_with(|| shared.seeds.stream(&format!("net/{id}+{other}"), life))
+    }
+
+    pub(super) fn arm(&mut self, rng: Rng, how: Crash) {
+        self.armed = Some((rng, how));
+    }
+
+    pub(super) fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) {
+        self.inbox.push_back(Delivered::Accepted(socket_id(conn, from), from));
+        self.ask_to_run(shared);
+    }
+
+    pub(super) fn arrive(
+        &mut self,
+        conn: ConnId,
+        from: Party,
+        delivery: Delivery,
+        shared: &mut Shared,
+    ) {
+        if matches!(delivery, Delivery::Nothing | Delivery::Later(_)) {
+            return;
+        }
+        if delivery == Delivery::Reset && self.between(from, shared).chance(1, 2) {
+            inbox::forget_bytes(&mut self.inbox, conn);
+        }
+        let id = socket_id(conn, from);
+        self.inbox.push_back(match delivery {
+            Delivery::Bytes(bytes) => Delivered::Bytes(id, bytes),
+            Delivery::Closed | Delivery::Reset | Delivery::Nothing | Delivery::Later(_) => {
+                Delivered::Gone(id)
+            }
+        });
+        self.ask_to_run(shared);
+    }
+
+    pub(super) fn drained(&mut self, conn: ConnId, shared: &mut Shared) {
+        if !self.held.is_empty()
+            || self.blocked.contains(&SocketId::Client(conn))
+            || self.blocked.contains(&SocketId::Server(LinkId(conn.0)))
+        {
+            self.ask_to_run(shared);
+        }
+    }
+
+    pub(super) fn lane_done(&mut self, lane: Lane, disk: &RefCell<Disk>, shared: &mut Shared) {
+        let event = self.lanes.done(lane, shared);
+        let told = event.is_some();
+        shared.note(Kind::Completion, (self.id.0, lane as u64), &[u8::from(told)], || {
+            format!("s{} {lane:?} lane{}", self.id, if told { ", ends a command" } else { "" })
+        });
+        if let Some(event) = event {
+            self.inbox.push_back(Delivered::Disk(event));
+        }
+        if self.busy_until <= shared.now && !self.ending {
+            self.lanes.start(disk, shared);
+        }
+        self.ask_to_run(shared);
+    }
+
+    /// The log may have got nothing for a while.
+    pub(super) fn log_is_quiet(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
+        if !self.ending {
+            self.lanes.quiet(disk, shared);
+        }
+    }
+
+    /// The process stops as it is told to. Gives when its disk has done what it was given.
+    pub(super) fn stop(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
+        self.ending = true;
+        self.lanes.close(disk, shared)
+    }
+
+    /// Has it recorded where its log ends, and written nothing since?
+    pub(super) fn has_recorded_end(&self) -> bool {
+        self.lanes.has_recorded_end()
+    }
+
+    pub(super) fn deadline(&mut self, shared: &mut Shared) {
+        if self.deadline_at.is_some_and(|planned| planned <= shared.now) {
+            self.deadline_at = None;
+            self.ask_to_run(shared);
+        }
+    }
+
+    pub(super) fn ask_to_run(&mut self, shared: &mut Shared) {
+        let at = self.busy_until.max(shared.now);
+        if self.wake_at.is_none_or(|planned| at < planned) && !self.ending {
+            self.wake_at = Some(at);
+            shared.at(at, Event::Wake { server: self.id, life: self.life });
+        }
+    }
+
+    /// One turn of the driver's loop. Says whether ground truth is to be examined.
+    pub(super) fn run(
+        &mut self,
+        clock: &Clock,
+        slowness: u64,
+        disk: &RefCell<Disk>,
+        shared: &mut Shared,
+    ) -> bool {
+        if self.ending || self.wake_at.is_none_or(|planned| shared.now < planned) {
+            return false;
+        }
+        if shared.now < self.busy_until {
+            // It was paused after this was planned.
+            self.wake_at = None;
+            self.ask_to_run(shared);
+            return false;
+        }
+        self.wake_at = None;
+        if std::mem::take(&mut self.stood_still) && self.odd.chance(1, 2) {
+            inbox::disorder(&mut self.inbox, &mut self.odd);
+        }
+        let steps_before = shared.tally.counts.steps;
+        let now = clock.read(shared.now);
+        for _ in 0..shared.options.server.batch_inputs {
+            let Some(delivered) = self.inbox.pop_front() else { break };
+            self.take(now, delivered, shared);
+        }
+        for id in std::mem::take(&mut self.blocked) {
+            self.flush_socket(now, id, shared);
+        }
+        for id in std::mem::take(&mut self.held) {
+            self.attend(now, id, shared);
+        }
+        self.driver.begin_turn(now);
+        self.take_notes(now, shared);
+        self.out.cost = 0;
+        while !self.ending
+            && let Some(input) = self.driver.next_input(now, &self.server, self.out.cost)
+        {
+            self.out.cost = 0;
+            self.step(now, input, shared);
+        }
+        shared.schedule_arrivals();
+        self.trouble(disk, shared);
+        self.dispatch(now, disk, shared);
+        self.tell_who_waits(clock, shared);
+        let steps = shared.tally.counts.steps - steps_before;
+        self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
+        self.plan(clock, shared);
+        let parts = if std::mem::take(&mut self.overtaken) { OVERTAKEN } else { 1 };
+        self.truth_is_due(shared.options.truth_txns / parts) && !self.ending
+    }
+
+    /// Is ground truth to be looked at, which is due after so many transactions at least?
+    fn truth_is_due(&mut self, least: u64) -> bool {
+        let seen = self.truth_seen;
+        let more = if seen < LONG { seen.saturating_mul(least) / TRUTH_LOG } else { seen };
+        let due = self.commits - seen >= least.max(more);
+        if due {
+            self.truth_seen = self.commits;
+        }
+        due
+    }
+
+    /// Arranges for the next turn.
+    fn plan(&mut self, clock: &Clock, shared: &mut Shared) {
+        if self.ending || self.halted {
+            return;
+        }
+        if !self.inbox.is_empty() || self.driver.has_work() {
+            self.ask_to_run(shared);
+        }
+        let Some(deadline) = self.driver.next_deadline(&self.server) else {
+            return;
+        };
+        let at = self.late(clock.when(deadline), shared);
+        if at <= shared.now {
+            self.spins += 1;
+            let holds = if self.spins < SPINS_MAX {
+                Ok(())
+            } else {
+                Err(format!(
+                    "s{} was woken {SPINS_MAX} times at its deadline, {deadline} by its own clock, \
+                     and asks to be woken \
+                     then again, for {:?}",
+                    self.id,
+                    self.server.next_deadline()
+                ))
+            };
+            shared.hold(Check::BOUNDED, holds);
+            self.ask_to_run(shared);
+            return;
+        }
+        self.spins = 0;
+        if self.deadline_at.is_none_or(|planned| at < planned) {
+            self.deadline_at = Some(at);
+            shared.at(at, Event::Deadline { server: self.id, life: self.life });
+        }
+    }
+
+    /// One deadline in some comes late, where the run has that. It is late already where another
+    /// one was planned for it.
+    fn late(&mut self, at: Instant, shared: &Shared) -> Instant {
+        let slack = shared.options.server.timer_slack_us * 1_000;
+        let planned = self.deadline_at.is_some_and(|planned| at <= planned);
+        if slack == 0 || planned || at <= shared.now || !self.odd.chance(1, FIRES_ONE_IN) {
+            return at;
+        }
+        Instant(at.0 + self.odd.below(slack))
+    }
+
+    fn take(&mut self, now: Now, delivered: Delivered, shared: &mut Shared) {
+        match delivered {
+            Delivered::Accepted(id, from) => self.accepted(now, id, from, shared),
+            Delivered::Dialled(link, stands) => self.take_dialled(now, link, stands),
+            Delivered::Bytes(id, bytes) => self.received(now, id, &bytes, shared),
+            Delivered::Gone(id) => self.gone(now, id, shared),
+            Delivered::Notified(heard) => self.take_notification(heard, shared),
+            Delivered::Disk(event) => {
+                if matches!(event, DiskEvent::SnapshotFailed { .. }) {
+                    self.lacked_room = Some(shared.now);
+                }
+                self.driver.push(Input::Disk(event));
+            }
+        }
+    }
+
+    fn step(&mut self, now: Now, input: Input, shared: &mut Shared) {
+        if self.ending {
+            return;
+        }
+        shared.tally.counts.steps += 1;
+        let (number, what) = summary(&input);
+        let done = self.orders.done(&input);
+        shared
+            .note(Kind::Step, (self.id.0, number), what, || format!("s{} {input}{done}", self.id));
+        if matches!(input, Input::Election(..) | Input::Peer(..) | Input::Disk(_)) {
+            shared.observe(Observation::Input { server: self.id, input: &input });
+        }
+        // Its clock may run at half its speed, and half a tick is what it needs to see that.
+        let tick = shared.options.server.tick();
+        let deaf = self.deaf_since.is_some_and(|since| shared.now.since(since) > tick);
+        if deaf
+            && matches!(
+                input,
+                Input::Peer(_, PeerEvent::Message(PeerMessage::Leader(FromLeader::Ping { .. })))
+            )
+        {
+            shared.observe(Observation::Unread { server: self.id, open: &self.open_conns() });
+        }
+        let read = match &input {
+            Input::Disk(DiskEvent::LogRead { found: Ok(entries), .. }) => entries.len(),
+            Input::Disk(_)
+            | Input::Client(..)
+            | Input::Peer(..)
+            | Input::Election(..)
+            | Input::Timeout => 0,
+        };
+        if let Input::Client(_, ClientEvent::Request(_)) = &input {
+            self.note_lag(shared);
+        }
+        self.behind.hears(&input);
+        match &input {
+            Input::Client(conn, ClientEvent::Opened(..)) => drop(self.known.insert(*conn)),
+            Input::Client(conn, ClientEvent::Closed) => drop(self.known.remove(conn)),
+            Input::Peer(link, PeerEvent::Up { .. }) => drop(self.known_links.insert(*link)),
+            Input::Peer(link, PeerEvent::Down) => drop(self.known_links.remove(link)),
+            Input::Client(_, ClientEvent::Request(_) | ClientEvent::Heard)
+            | Input::Timeout
+            | Input::Election(..)
+            | Input::Peer(..)
+            | Input::Disk(_) => {}
+        }
+        if let Input::Client(_, ClientEvent::Opened(..) | ClientEvent::Request(_)) = &input {
+            shared.tally.counts.frames += 1;
+        } else if let Input::Peer(_, PeerEvent::Message(_)) = &input {
+            shared.tally.counts.peer_messages += 1;
+        }
+        let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));
+        let before = Lengths::of(&self.out);
+        let stepped = guard::catch(|| self.server.step(now, input, &mut self.out));
+        if let Err(panic) = stepped {
+            self.ending = true;
+            return shared.panicked(&format!("s{}, Server::step", self.id), &panic);
+        }
+        self.deaf_since = match self.server.pressure() {
+            Pressure::PauseClients => self.deaf_since.or(Some(shared.now)),
+            Pressure::Accept => None,
+        };
+        let status = self.server.status();
+        if let Some(halted @ Halted::Inapplicable { .. }) = &status.halted {
+            self.ending = true;
+            return shared.panicked(&format!("s{}, apply", self.id), &halted.to_string());
+        }
+        let role = self.told.0;
+        self.out.notices.clear();
+        if self.out.marks.contains(Mark::StateDiffers) {
+            let at = format!("s{} leads, and a learner differs at {}", self.id, status.applied);
+            shared.hold(Check::ALIKE, Err(at));
+        }
+        if self.out.marks.contains(Mark::PurgeHeld) {
+            shared.hold(Check::FILES, self.behind.is_somebody(self.id));
+        }
+        self.behind.says(&self.out.peers[before.peers..]);
+        self.tell(before, &status, shared);
+        self.meet(before, [role, Role::of(&status)], shared);
+        self.orders.are_given(&self.out.disk[before.disk..]);
+        self.note_appends(before.disk, shared);
+        self.apply(&status, shared);
+        if self.begins_local {
+            self.tell_locals(shared);
+        }
+        if failed {
+            self.halted = status.halted.is_some();
+            let holds = if self.halted { Ok(()) } else { Err(format!("s{}", self.id)) };
+            shared.hold(Check::HALTS, holds);
+        }
+        let grown = Lengths::of(&self.out).sum() - before.sum();
+        if grown > 64 {
+            self.check_bound(grown, read, &status, shared);
+        }
+    }
+
+    /// Hands the outputs on, each sink's to whoever carries them out. A crash may be armed: then of
+    /// each sink only a prefix leaves.
+    fn dispatch(&mut self, now: Now, disk: &RefCell<Disk>, shared: &mut Shared) {
+        let mut out = std::mem::take(&mut self.out);
+        if !out.is_empty() {
+            let text = || plain::said_by(Some(self.id), &out.to_string(), &shared.net);
+            shared.trace.outputs(shared.now, self.id, text);
+        }
+        let rule = self.cut.take().map(|cut| self.end_at_mark(cut, shared));
+        let armed = self.armed.take_if(|_| rule.is_none() && Lengths::of(&out).sum() > 1);
+        if armed.is_some() {
+            shared.tally.fault(Fault::NodeCrashInStep);
+            shared.strikes.late(shared.now, Fault::NodeCrashInStep, Hit::Server(self.id));
+        }
+        let ends = rule.or(armed.map(|(rng, how)| (rng, how, Lengths::default())));
+        let ends = ends.map(|(mut rng, how, before)| {
+            before.cut(&mut out, &mut rng);
+            self.ending = true;
+            (rng, how)
+        });
+        for command in out.disk.drain(..) {
+            self.lanes.push(command);
+        }
+        self.send_notifications(&mut out.election, shared);
+        self.send(now, &mut out, shared);
+        let until = self.lanes.start(disk, shared);
+        if let Some((mut rng, how)) = ends {
+            let at = Instant(rng.range(shared.now.0, until.0.max(shared.now.0 + 1)));
+            shared.at(at, Event::Crash { server: self.id, life: self.life, how });
+        }
+        self.out = out;
+    }
+}
+
+/// The socket of a connection: clients and servers connect to different ports.
+fn socket_id(conn: ConnId, other: Party) -> SocketId {
+    match other {
+        Party::Client(_) => SocketId::Client(conn),
+        Party::Server(_) | Party::Stranger => SocketId::Server(LinkId(conn.0)),
+    }
+}

@@ -1,0 +1,87 @@
+//! What strikes where a step hits a mark.
+//!
+//! Owns the ends of the process between the outputs of that very step, and trouble of its disk
+//! before they get there. All else that a rule brings about is the world's.
+
+use std::cell::RefCell;
+
+use zabkeeper_core::Instant;
+use zabkeeper_core::io::Mark;
+
+use super::{Lengths, Process};
+use crate::engine::seed::Rng;
+use crate::faults::catalog::Fault;
+use crate::faults::targets::Met;
+use crate::machine::fs::{Crash, Disk, disturb};
+use crate::machine::node::power;
+use crate::record::chronicle::Hit;
+use crate::record::roles::Role;
+use crate::record::trace::Kind;
+use crate::world::shared::Shared;
+
+impl Process {
+    /// A step is over: counts the marks it has hit, and sees whose time has come. `before`: what
+    /// there was to put out before the step.
+    pub(super) fn meet(&mut self, before: Lengths, roles: [Role; 2], shared: &mut Shared) {
+        let marks = std::mem::take(&mut self.out.marks);
+        if marks.is_empty() {
+            return;
+        }
+        if marks.contains(Mark::SnapshotDone) {
+            let status = self.server.status();
+            self.overtaken = status.applied > status.snapshot;
+        }
+        shared.tally.hit(marks);
+        shared.reached(self.id, marks);
+        for met in shared.targets.hit(self.id, roles, marks) {
+            let ends = matches!(met.fault, Fault::NodeKill | Fault::NodePower);
+            if ends && self.cut.is_none() {
+                self.cut = Some((met, before));
+                self.ending = true;
+            } else if !ends {
+                self.troubles.push(met);
+            }
+        }
+    }
+
+    /// Lets trouble begin before the outputs are carried out, where it is the disk's; else the
+    /// world does it.
+    pub(super) fn trouble(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
+        for met in std::mem::take(&mut self.troubles) {
+            let mut rng = shared.targets.rng(met.rule);
+            if disturb(&mut disk.borrow_mut(), met.fault, &mut rng, shared.now) {
+                let until = disk.borrow().trouble.until(met.fault);
+                self.note_strike(met, until, shared);
+                let told = format!("s{}", self.id);
+                shared.targets.struck(met, rng.recorded(), told);
+            }
+            shared.targets.met.push(met);
+        }
+    }
+
+    /// Which end it takes, and what decides how much of the outputs leaves.
+    pub(super) fn end_at_mark(
+        &mut self,
+        (met, before): (Met, Lengths),
+        shared: &mut Shared,
+    ) -> (Rng, Crash, Lengths) {
+        self.note_strike(met, None, shared);
+        let mut rng = shared.targets.rng(met.rule);
+        let fate = rng.fork();
+        // A disk in trouble turns it into a failure of the power when it comes to it.
+        let how = if met.fault == Fault::NodeKill { Crash::Kill } else { power(&shared.options) };
+        let told = format!("s{} ends amid the outputs of that step: {how:?}", self.id);
+        shared.targets.struck(met, rng.recorded(), told);
+        shared.targets.met.push(met);
+        (fate, how, before)
+    }
+
+    fn note_strike(&self, met: Met, until: Option<Instant>, shared: &mut Shared) {
+        shared.tally.fault(met.fault);
+        shared.strikes.begin(met.fault);
+        shared.hit(Hit::Server(self.id), until);
+        shared.note(Kind::Fault, (met.fault as u64, self.id.0), b"mark", || {
+            format!("{} strikes s{} at a mark", met.fault, self.id)
+        });
+    }
+}

@@ -1,0 +1,363 @@
+//! Sockets, as a server process has them: what the kernel holds in both directions.
+//!
+//! Owns the bytes that the driver does not want yet, and those that the network has no room for.
+//! Must not look into them: the driver does, as in the process that people deploy.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use zabkeeper_core::driver::{
+    ClientNote, ClientUse, ConnCloseReason, Interest, PeerLine, PeerNote, SocketId,
+};
+
+use super::*;
+use crate::check::observe::Wait;
+use crate::record::sometimes::Sometimes;
+
+/// One socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    /// Which end of the connection it is.
+    pub(super) end: End,
+    /// What has arrived and is not read.
+    pub(super) received: BytesMut,
+    /// The other end has closed, or the connection is broken.
+    is_over: bool,
+    /// When it was accepted, by the driver's clock.
+    accepted: Instant,
+    /// Since when it is not read although its client takes what it is sent.
+    unread_since: Option<Instant>,
+    /// It ends once what is queued has left: since when.
+    shuts_since: Option<Instant>,
+}
+
+/// How long a connection that ends waits for the other end to take what is left, by the driver's
+/// clock.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Time between two looks at who waits.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Port of every client: nobody looks at it.
+const CLIENT_PORT: u16 = 4_000;
+
+impl Process {
+    /// Somebody has connected.
+    pub(super) fn accepted(&mut self, now: Now, id: SocketId, from: Party, shared: &Shared) {
+        match (id, from) {
+            (SocketId::Client(conn), Party::Client(client)) => {
+                let address: IpAddr = client.address().parse().expect("clients have addresses");
+                let subject = client.subject().filter(|_| shared.options.server.auth.x509);
+                let more = subject.map(|id| Id { scheme: "x509".into(), id: id.to_owned() });
+                let peer = SocketAddr::new(address, CLIENT_PORT);
+                let more = more.into_iter().collect();
+                let accepted = self.driver.clients.accept(conn, peer, more, now);
+                accepted.expect("no bound on connections is set");
+            }
+            (SocketId::Server(link), from) => self.accept_peer(now.mono, link, from),
+            (SocketId::Client(_), Party::Server(_) | Party::Stranger) => {
+                unreachable!("only clients connect to a client port")
+            }
+        }
+        self.enter(now, id, End::Acceptor);
+    }
+
+    /// A socket is there.
+    pub(super) fn enter(&mut self, now: Now, id: SocketId, end: End) {
+        let new = Socket {
+            end,
+            received: BytesMut::new(),
+            is_over: false,
+            accepted: now.mono,
+            unread_since: None,
+            shuts_since: None,
+        };
+        self.sockets.insert(id, new);
+    }
+
+    pub(super) fn received(&mut self, now: Now, id: SocketId, bytes: &Bytes, shared: &mut Shared) {
+        if let Some(state) = self.sockets.get_mut(&id) {
+            state.received.extend_from_slice(bytes);
+            self.attend(now, id, shared);
+        }
+    }
+
+    /// Nothing more comes; what has come before is read first.
+    pub(super) fn gone(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
+        if let Some(state) = self.sockets.get_mut(&id) {
+            state.is_over = true;
+            self.attend(now, id, shared);
+        }
+    }
+
+    /// Does with a socket what the driver wants to be done.
+    pub(super) fn attend(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
+        self.held.remove(&id);
+        loop {
+            let Some(state) = self.sockets.get_mut(&id) else { return };
+            match self.driver.interest(id) {
+                Interest::Read if !state.received.is_empty() => {
+                    state.unread_since = None;
+                    let bytes = state.received.split();
+                    self.check_read(id, shared);
+                    self.driver.receive(id, &bytes, now.mono);
+                    self.take_notes(now, shared);
+                    while let Some((conn, word, _)) = self.driver.clients.next_word() {
+                        let text = self.answer_operator(word, shared);
+                        self.driver.clients.queue_text(conn, &text);
+                        self.driver.clients.end_word(conn);
+                    }
+                }
+                Interest::Read if state.is_over => self.driver.receive_end(id, now.mono),
+                Interest::Read => return,
+                Interest::Wait => {
+                    if !state.received.is_empty() || state.is_over {
+                        let takes = room_of(id, state.end, shared) > 0;
+                        let since = state.unread_since.unwrap_or(shared.now);
+                        state.unread_since = takes.then_some(since);
+                        self.held.insert(id);
+                    }
+                    return;
+                }
+                Interest::Shutdown => {
+                    let since = *state.shuts_since.get_or_insert(now.mono);
+                    self.flush_socket(now, id, shared);
+                    let is_left = self.driver.output(id).is_empty();
+                    if is_left || now.mono.since(since) >= LINGER {
+                        return self.close_socket(now, id, shared);
+                    }
+                    self.held.insert(id);
+                    return;
+                }
+                Interest::Close => return self.close_socket(now, id, shared),
+            }
+        }
+    }
+
+    fn close_socket(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
+        self.blocked.remove(&id);
+        let Some(state) = self.sockets.remove(&id) else { return };
+        let (conn, why) = (conn_of(id), self.driver.forget(id, now.mono));
+        match why {
+            Some(ConnCloseReason::Events { .. }) => shared.tally.saw(Sometimes::EventsUntaken),
+            Some(ConnCloseReason::Sessionless(_)) => shared.tally.saw(Sometimes::HandshakeLate),
+            _ => {}
+        }
+        if let Some(why) = why.filter(|why| why.fault().is_some()) {
+            shared.note(Kind::Conn, (conn.0, 0), b"closed", || {
+                format!("s{} closes {conn}: {why}", self.id)
+            });
+        }
+        shared.net.close(shared.now, conn, state.end);
+        shared.schedule_arrivals();
+    }
+
+    /// What the driver tells beside its work.
+    pub(super) fn take_notes(&mut self, now: Now, shared: &mut Shared) {
+        for note in self.driver.peers.take_notes() {
+            let (number, what) = match &note {
+                PeerNote::Rejected { why, .. } => (0, format!("lets nobody in: {why}")),
+                PeerNote::Down { link, server, why } => {
+                    (link.0, format!("ends {link} with s{server}: {why}"))
+                }
+                PeerNote::Up { .. } | PeerNote::DialFailed { .. } => continue,
+            };
+            shared.note(Kind::Conn, (number, 0), b"link ended", || format!("s{} {what}", self.id));
+        }
+        for note in self.driver.clients.take_notes() {
+            match note {
+                ClientNote::Handshake(conn, handshake, admitted) => {
+                    let found = self.gate.judge(handshake, admitted, now.mono);
+                    let found = found.map_err(|what| format!("s{}: {what}", self.id));
+                    if !self.gate.is_open() {
+                        shared.hold(Check::RATE, found);
+                    }
+                    if !admitted {
+                        shared.tally.counts.turned_away += 1;
+                        shared.note(Kind::Conn, (conn.0, 0), b"too soon", || {
+                            format!("s{} lets nobody connect by {conn} now", self.id)
+                        });
+                    }
+                }
+                ClientNote::Complaint(_, what) => {
+                    shared.note(Kind::Conn, (self.id.0, 0), b"complaint", || {
+                        format!("s{} closes a connection: {what}", self.id)
+                    });
+                }
+                ClientNote::Overloaded { .. } => shared.tally.saw(Sometimes::RequestsWait),
+                ClientNote::OpWaitedTooLong { .. } => {}
+            }
+        }
+    }
+
+    /// Tells now and then which of its clients has waited longest: whether it should have waited is
+    /// not for this server to say.
+    pub(super) fn tell_who_waits(&mut self, clock: &Clock, shared: &mut Shared) {
+        if shared.now < self.waits_told.after(LOOK) {
+            return;
+        }
+        self.waits_told = shared.now;
+        let clients = self.sockets.iter().filter_map(|(id, state)| Some((client_of(*id)?, state)));
+        let waiting = clients.flat_map(|(conn, state)| {
+            let conn = &conn;
+            let turn = state.unread_since.map(|since| (since, *conn, Wait::Turn(since)));
+            let answer = self.driver.clients.waiting_since(*conn).map(|at| clock.when(at));
+            let answer = answer.map(|at| (at, *conn, Wait::Answer(at)));
+            turn.into_iter().chain(answer)
+        });
+        if let Some((_, conn, wait)) = waiting.min_by_key(|(since, ..)| *since) {
+            shared.observe(Observation::Waits { server: self.id, conn, wait });
+        }
+    }
+
+    /// Those that the server has, and has not said that it closes.
+    pub(super) fn open_conns(&self) -> Vec<ConnId> {
+        let closes = |conn: &ConnId| {
+            let mut said = self.out.clients.iter().filter(|(other, _)| other == conn);
+            said.any(|(_, command)| matches!(command, ClientCommand::Close))
+        };
+        let stays = |conn: &ConnId| {
+            matches!(self.driver.clients.interest(*conn), Interest::Read | Interest::Wait)
+        };
+        let clients = self.sockets.keys().filter_map(|id| client_of(*id));
+        clients.filter(|conn| stays(conn) && !closes(conn)).collect()
+    }
+
+    /// Hands what the server has to say to the driver, and what that has for the sockets to the
+    /// network.
+    pub(super) fn send(&mut self, now: Now, out: &mut Outbox, shared: &mut Shared) {
+        if let Some(chronicle) = &mut shared.chronicle {
+            let known = |conn: &ConnId| self.sockets.contains_key(&SocketId::Client(*conn));
+            for (conn, command) in out.clients.iter().filter(|(conn, _)| known(conn)) {
+                chronicle.answered(shared.now, self.id, *conn, command);
+            }
+        }
+        self.note_peer_commands(&out.peers, shared);
+        self.driver.deliver(now, &self.server, out);
+        while let Some(id) = self.driver.next_to_flush() {
+            self.flush_socket(now, id, shared);
+        }
+        while let Some(dial) =
+            self.driver.peers.next_dial(now.mono, || LinkId(shared.net.allocate().0))
+        {
+            self.dial(dial, shared);
+        }
+        while let Some(id) = self.driver.next_changed() {
+            self.attend(now, id, shared);
+        }
+        self.take_notes(now, shared);
+        shared.schedule_arrivals();
+        self.check_clients(now, shared);
+        self.check_links(shared);
+    }
+
+    /// E6: no established connection with a server is read while too many inputs wait.
+    fn check_read(&self, id: SocketId, shared: &mut Shared) {
+        let waiting = self.driver.peers.waiting();
+        let reads = |line: &PeerLine| SocketId::Server(line.link) == id && line.established;
+        let is_over =
+            waiting >= shared.options.peers.inputs && self.driver.peers.lines().iter().any(reads);
+        let told = || format!("s{}: {id:?} is read while {waiting} inputs wait", self.id);
+        shared.hold(Check::CLIENTS, if is_over { Err(told()) } else { Ok(()) });
+    }
+
+    /// E6: once the core has got all inputs, each link that it knows has a socket.
+    fn check_links(&self, shared: &mut Shared) {
+        if self.driver.peers.waiting() > 0 {
+            return;
+        }
+        let is_open = |link: &&LinkId| self.sockets.contains_key(&SocketId::Server(**link));
+        let ended = self.known_links.iter().find(|link| !is_open(link));
+        let told = ended.map(|link| format!("s{} does not know that {link} has ended", self.id));
+        shared.hold(Check::CLIENTS, told.map_or(Ok(()), Err));
+    }
+
+    /// E6: at the end of a turn, when all that is queued has been offered to the sockets.
+    fn check_clients(&self, now: Now, shared: &mut Shared) {
+        let limits = shared.options.server.client_limits();
+        let output_max = limits.output_bytes + 2 * self.record_bytes;
+        let (mut all, mut broken) = (0, None);
+        for (id, state) in &self.sockets {
+            let Some(conn) = &client_of(*id) else { continue };
+            let Some(used) = self.driver.clients.takes_up(*conn) else { continue };
+            let ClientUse { unanswered, output_bytes, event_bytes } = used;
+            all += u64::from(unanswered);
+            let is_late = now.mono.since(state.accepted) > limits.sessionless_timeout
+                && self.driver.clients.interest(*conn) == Interest::Read
+                && !self.known.contains(conn)
+                && self.driver.clients.waiting_since(*conn).is_none();
+            let keeps = unanswered <= self.requests_max
+                && output_bytes <= output_max
+                && event_bytes <= limits.event_bytes
+                && !is_late;
+            if !keeps {
+                broken.get_or_insert_with(|| {
+                    format!("s{}: {conn} has {used:?}, late={is_late}", self.id)
+                });
+            }
+        }
+        let counted = self.driver.clients.unanswered();
+        let bound = limits.throttle_max_requests.unwrap_or(u64::MAX);
+        if all != counted || counted > bound {
+            let told = || format!("s{}: {all} answers are owed, {counted} are counted", self.id);
+            broken.get_or_insert_with(told);
+        }
+        shared.hold(Check::CLIENTS, broken.map_or(Ok(()), Err));
+    }
+
+    /// Sends what is queued, as far as there is room.
+    pub(super) fn flush_socket(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
+        self.blocked.remove(&id);
+        let Some(end) = self.sockets.get(&id).map(|state| state.end) else { return };
+        loop {
+            let bytes = self.driver.output(id);
+            if bytes.is_empty() {
+                return;
+            }
+            let room = room_of(id, end, shared);
+            let bytes = Bytes::copy_from_slice(&bytes[..room.min(bytes.len())]);
+            if bytes.is_empty() {
+                if let SocketId::Client(_) = id {
+                    shared.tally.saw(Sometimes::OutputBlocked);
+                }
+                self.driver.block(id);
+                self.blocked.insert(id);
+                return;
+            }
+            self.driver.sent(id, bytes.len(), now.mono);
+            self.put(conn_of(id), end, bytes, shared);
+        }
+    }
+
+    fn put(&self, conn: ConnId, end: End, bytes: Bytes, shared: &mut Shared) {
+        shared.tally.counts.bytes += bytes.len() as u64;
+        shared.note(Kind::Send, (self.id.0, conn.0), &bytes, || {
+            format!("s{} -> {conn} {}B", self.id, bytes.len())
+        });
+        shared.net.send(shared.now, conn, end, bytes);
+    }
+}
+
+/// Bytes for which the network has room.
+fn room_of(id: SocketId, end: End, shared: &Shared) -> usize {
+    let bound = match id {
+        SocketId::Client(_) => shared.options.server.outbound_bytes,
+        SocketId::Server(_) => shared.options.peers.window,
+    };
+    bound.saturating_sub(shared.net.under_way(conn_of(id), end.other()))
+}
+
+/// The connection's number in the network.
+pub(super) fn conn_of(id: SocketId) -> ConnId {
+    match id {
+        SocketId::Client(conn) => conn,
+        SocketId::Server(link) => ConnId(link.0),
+    }
+}
+
+fn client_of(id: SocketId) -> Option<ConnId> {
+    match id {
+        SocketId::Client(conn) => Some(conn),
+        SocketId::Server(_) => None,
+    }
+}

@@ -1,0 +1,196 @@
+//! What a step of a server has done, for oracles, trace and counters.
+//!
+//! Owns how that is told. Must not change what the process does.
+
+use zabkeeper_core::io::{ClientEvent, PeerEvent};
+use zabkeeper_core::store::{DiskCommand, DiskEvent};
+use zabkeeper_core::{Input, ServerId, SessionId, Status, Zxid};
+
+use super::{DIGEST_NODES, FAR_BEHIND, Lengths, Process};
+use crate::check::judge::Check;
+use crate::check::observe::{Holder, Observation};
+use crate::record::roles::Role;
+use crate::record::sometimes::Sometimes;
+use crate::record::trace::Kind;
+use crate::world::shared::Shared;
+
+/// What of a status is worth telling when it changes. That a server has halted is: one that looks
+/// for a leader says nothing when its disk fails, and promises nothing from then on (seed
+/// 0x270000000bef).
+pub(super) type Told = (Role, Option<ServerId>, [u32; 2], [Zxid; 4], bool);
+
+impl Process {
+    /// Counted in transactions of one epoch: how long those before it are is not known here.
+    pub(super) fn note_lag(&self, shared: &mut Shared) {
+        let (newest, here) = (shared.newest, self.applied);
+        let far = newest.epoch() == here.epoch() && newest.counter() >= here.counter() + FAR_BEHIND;
+        if far && matches!(self.told.0, Role::Leads | Role::Follows) {
+            shared.tally.saw(Sometimes::FarBehind);
+        }
+    }
+
+    /// The process ends now.
+    pub(in crate::machine::node) fn ends(&self, shared: &mut Shared) {
+        if self.told.0 == Role::Leads && !self.unapplied.is_empty() {
+            shared.tally.saw(Sometimes::LeaderEndsUncommitted);
+        }
+    }
+
+    /// Tells the oracles what a step has put out, and what has changed.
+    pub(super) fn tell(&mut self, before: Lengths, status: &Status, shared: &mut Shared) {
+        let disk = &self.out.disk[before.disk..];
+        let peers = &self.out.peers[before.peers..];
+        let election = &self.out.election[before.election..];
+        let now = told(status);
+        if disk.is_empty() && peers.is_empty() && election.is_empty() && now == self.told {
+            return;
+        }
+        let serves = |role| matches!(role, Role::Leads | Role::Follows);
+        let begins = serves(now.0) && !serves(self.told.0);
+        self.told = now;
+        shared.observe(Observation::Output { server: self.id, disk, peers, election, status });
+        if begins {
+            let (syncs, held) = (self.server.waiting_syncs(), self.server.held_handshakes());
+            shared.observe(Observation::Serves { server: self.id, syncs, held });
+        }
+        self.role_is(status, shared);
+    }
+
+    pub(super) fn tell_locals(&mut self, shared: &mut Shared) {
+        let sessions: Vec<SessionId> =
+            self.server.local_sessions().iter().map(|session| session.id).collect();
+        if sessions != self.locals {
+            shared.observe(Observation::Locals { server: self.id, sessions: &sessions });
+            self.locals = sessions;
+        }
+    }
+
+    pub(super) fn role_is(&self, status: &Status, shared: &mut Shared) {
+        let role = Role::of(status);
+        shared.tally.shapes.record(self.id, status);
+        if shared.roles.record_status(shared.now, self.id, status) {
+            let lead = shared.roles.now().filter(|role| *role == Role::Leads).count();
+            if role == Role::Leads && lead > 1 {
+                shared.tally.saw(Sometimes::TwoLeaders);
+            }
+            shared.tally.counts.reigns += u64::from(role == Role::Leads);
+            shared.note(Kind::Life, (self.id.0, self.life), &[role as u8], || {
+                let halted = status.halted.is_some();
+                format!("s{} {}", self.id, if halted { Role::HALTED } else { role.name() })
+            });
+        }
+    }
+
+    /// E2. What a step may cause is bounded by what waits for it: requests, watches, sessions,
+    /// connections, and the transactions that a learner lacks, those `read` for it among them (seed
+    /// 0xb360004f of the swarm with three servers: 4,000 of an earlier life, in one piece of a
+    /// megabyte).
+    pub(super) fn check_bound(
+        &self,
+        grown: usize,
+        read: usize,
+        status: &Status,
+        shared: &mut Shared,
+    ) {
+        let waiting = usize::try_from(self.driver.clients.unanswered()).unwrap_or(usize::MAX);
+        let held = status.watches + status.sessions + self.sockets.len();
+        let logged = usize::try_from(self.commits).unwrap_or(usize::MAX) + status.outstanding;
+        let bound = 1_000 + 4 * held + 4 * waiting + 4 * logged + read;
+        let holds = if grown <= bound { Ok(()) } else { Err(format!("{grown} outputs > {bound}")) };
+        shared.hold(Check::BOUNDED, holds);
+    }
+
+    /// Keeps up with what is logged and not applied.
+    pub(super) fn note_appends(&mut self, from: usize, shared: &mut Shared) {
+        for command in &self.out.disk[from..] {
+            match command {
+                DiskCommand::Append { entry, .. } => self.unapplied.push_back(entry.zxid),
+                DiskCommand::Truncate { to, .. } => {
+                    shared.tally.counts.truncations += 1;
+                    let before = self.unapplied.len();
+                    while self.unapplied.back().is_some_and(|last| last > to) {
+                        self.unapplied.pop_back();
+                    }
+                    if self.unapplied.len() < before {
+                        shared.tally.saw(Sometimes::UncommittedCut);
+                    }
+                }
+                DiskCommand::Rebase { .. } => shared.tally.counts.snaps += 1,
+                DiskCommand::SaveState { .. }
+                | DiskCommand::SnapshotChunk { .. }
+                | DiskCommand::DropSnapshot { .. }
+                | DiskCommand::Purge { .. }
+                | DiskCommand::ReadLog { .. }
+                | DiskCommand::ReadSnapshot { .. } => {}
+            }
+        }
+    }
+
+    /// The tree has moved on: one observation for each transaction, the last one sometimes with a
+    /// digest. A leader's snapshot takes it to a position that this server never logged.
+    pub(super) fn apply(&mut self, status: &Status, shared: &mut Shared) {
+        if self.applied >= status.applied {
+            return;
+        }
+        shared.roles.applied(status.applied);
+        let logged = self.unapplied.binary_search(&status.applied).is_ok();
+        while self.applied < status.applied {
+            let next = self.unapplied.pop_front().filter(|_| logged);
+            let zxid = next.unwrap_or(status.applied);
+            self.applied = zxid;
+            self.commits += 1;
+            shared.newest = shared.newest.max(zxid);
+            shared.tally.counts.commits += 1;
+            let least = shared.options.digest_txns;
+            let more = least.saturating_mul(status.nodes as u64) / DIGEST_NODES;
+            let due = self.commits - self.digest_seen >= least.max(more) || !logged;
+            let digest = (zxid == status.applied && due).then(|| self.server.digest());
+            if digest.is_some() {
+                self.digest_seen = self.commits;
+                shared.tally.counts.digests += 1;
+            }
+            let (server, holder) = (self.id, Holder(Some(&self.server)));
+            shared.observe(Observation::Applied { server, zxid, digest, holder });
+        }
+        while self.unapplied.front().is_some_and(|first| *first <= self.applied) {
+            self.unapplied.pop_front();
+        }
+    }
+}
+
+pub(super) fn told(status: &Status) -> Told {
+    let Status { accepted_epoch, current_epoch, .. } = status;
+    let Status { applied, committed, appended, durable, .. } = status;
+    (
+        Role::of(status),
+        status.leader,
+        [accepted_epoch.0, current_epoch.0],
+        [*applied, *committed, *appended, *durable],
+        status.halted.is_some(),
+    )
+}
+
+/// An input as numbers, for the hash; what arrived as bytes is in the hash already.
+pub(super) fn summary(input: &Input) -> (u64, &'static [u8]) {
+    match input {
+        Input::Timeout => (0, b"timeout"),
+        Input::Client(conn, ClientEvent::Opened(..)) => (conn.0, b"opened"),
+        Input::Client(conn, ClientEvent::Request(_)) => (conn.0, b"request"),
+        Input::Client(conn, ClientEvent::Closed) => (conn.0, b"closed"),
+        Input::Client(conn, ClientEvent::Heard) => (conn.0, b"heard"),
+        Input::Election(from, _) => (from.0, b"notification"),
+        Input::Peer(link, PeerEvent::Up { .. }) => (link.0, b"up"),
+        Input::Peer(link, PeerEvent::Unreachable { .. }) => (link.0, b"unreachable"),
+        Input::Peer(link, PeerEvent::Message(_)) => (link.0, b"message"),
+        Input::Peer(link, PeerEvent::Drained) => (link.0, b"drained"),
+        Input::Peer(link, PeerEvent::Down) => (link.0, b"down"),
+        Input::Disk(DiskEvent::Done(id)) => (id.0, b"done"),
+        Input::Disk(DiskEvent::ChunkDone { zxid, index }) => {
+            (zxid.0 ^ u64::from(*index).rotate_left(40), b"chunk")
+        }
+        Input::Disk(DiskEvent::SnapshotFailed { zxid, .. }) => (zxid.0, b"snapshot failed"),
+        Input::Disk(DiskEvent::Failed(_)) => (0, b"failed"),
+        Input::Disk(DiskEvent::LogRead { link, .. }) => (link.0, b"log read"),
+        Input::Disk(DiskEvent::SnapshotRead { link, .. }) => (link.0, b"snapshot read"),
+    }
+}

@@ -1,0 +1,43 @@
+//! What an operator changes between two starts of a server.
+//!
+//! Owns which settings, and what they become. Must not touch what all servers have to agree about,
+//! nor what a promise is measured by: timeouts, what is known of users and nodes, how long an epoch
+//! is.
+
+use zabkeeper_core::{Config, Limits, SessionOptions};
+
+use crate::engine::seed::Rng;
+use crate::world::options::{ServerOptions, draw_pace, draw_room};
+
+/// Gives the server other settings. Returns what is changed, for people.
+pub(super) fn draw(
+    config: &mut Config,
+    store: &mut storage_fs::Options,
+    drawn: &ServerOptions,
+    rng: &mut Rng,
+) -> String {
+    let SessionOptions { local, upgrade } = &mut config.sessions;
+    *local ^= rng.chance(1, 2);
+    *upgrade ^= rng.chance(1, 4);
+    let said = format!(", local sessions={local}, upgrade={upgrade}");
+    if rng.chance(1, 2) {
+        // What a run can afford in the way of snapshots and segments was drawn; they may only
+        // become rarer.
+        store.segment_bytes = drawn.segment_bytes.max(*rng.pick(&[64, 64 << 10, 256 << 10]));
+        redraw(&mut config.limits, drawn, rng);
+        let segment_bytes = store.segment_bytes;
+        return format!("{said}, log segment={segment_bytes}B, {:?}", config.limits);
+    }
+    said
+}
+
+fn redraw(limits: &mut Limits, drawn: &ServerOptions, rng: &mut Rng) {
+    let usual = ServerOptions::usual().limits;
+    let rare = |rng: &mut Rng| rng.chance(1, 3);
+    draw_room(limits, &usual, rare, rng);
+    limits.snapshot_txns = drawn.limits.snapshot_txns.max(rng.range_u32(2, 300));
+    limits.snapshot_slice_bytes =
+        if rare(rng) { usual.snapshot_slice_bytes } else { drawn.limits.snapshot_slice_bytes };
+    limits.snapshots_kept = rng.range_u32(1, 4);
+    draw_pace(limits, &usual, drawn.tick_ms, rare, rng);
+}

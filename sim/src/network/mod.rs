@@ -1,0 +1,7 @@
+//! The network: connections as byte streams, and reachability between servers.
+//!
+//! Owns bytes in flight, their latencies, and how connections break. Must not know what the bytes
+//! mean.
+
+pub mod reach;
+pub mod stream;

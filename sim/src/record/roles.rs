@@ -1,0 +1,239 @@
+//! The role of each server over time, for reports.
+//!
+//! Owns the record and its diagram. Must not influence the run.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use zabkeeper_core::{Epoch, Instant, Mode, ServerId, Status, Zxid};
+
+use crate::faults::catalog::Fault;
+use crate::record::chronicle::{Hit, Strike};
+
+/// Columns of the diagram.
+const COLUMNS: u64 = 100;
+const HALF: usize = 50;
+const LEGEND: &str = "L leads, f follows (l, : not serving yet), ? looks for a leader, - is down, \
+    z stands still, # partition";
+
+/// The role of a server. If several occur within one column of the diagram, the first of these is
+/// shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Role {
+    /// No process, or one that recovers from its disk.
+    Down,
+    /// Knows no leader.
+    Looking,
+    /// Leads, but does not serve yet.
+    Begins,
+    /// Follows, but does not serve yet.
+    Joins,
+    /// Leads and serves.
+    Leads,
+    /// Follows and serves.
+    Follows,
+}
+
+/// The record of a run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Roles {
+    changes: BTreeMap<ServerId, Vec<(Instant, Role)>>,
+    reigns: Vec<Reign>,
+}
+
+/// A period in which one server leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reign {
+    /// The leader.
+    pub server: ServerId,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// When it began to serve.
+    pub from: Instant,
+    /// When it stopped leading, and its next role.
+    pub until: Option<(Instant, Role)>,
+    /// The last transaction of its epoch that any server has applied.
+    pub last: Zxid,
+}
+
+impl Role {
+    /// The text for a server whose disk has failed, whatever its role: it is about to end.
+    pub const HALTED: &str = "serves no more";
+
+    /// The role according to a server's status.
+    pub fn of(status: &Status) -> Role {
+        match (status.mode, status.serving) {
+            (Mode::Looking, _) => Role::Looking,
+            (Mode::Standalone | Mode::Leader, true) => Role::Leads,
+            (Mode::Standalone | Mode::Leader, false) => Role::Begins,
+            (Mode::Follower, true) => Role::Follows,
+            (Mode::Follower, false) => Role::Joins,
+        }
+    }
+
+    /// The letter in the diagram.
+    pub fn letter(self) -> char {
+        match self {
+            Role::Down => '-',
+            Role::Looking => '?',
+            Role::Begins => 'l',
+            Role::Joins => ':',
+            Role::Leads => 'L',
+            Role::Follows => 'f',
+        }
+    }
+
+    /// The role in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Down => "is down",
+            Role::Looking => "looks for a leader",
+            Role::Begins => "begins to lead",
+            Role::Joins => "joins a leader",
+            Role::Leads => "leads",
+            Role::Follows => "follows",
+        }
+    }
+}
+
+impl Roles {
+    /// The current role of each server so far.
+    pub fn now(&self) -> impl Iterator<Item = Role> {
+        self.changes.values().filter_map(|changes| changes.last()).map(|(_, role)| *role)
+    }
+
+    /// Records a role. Returns whether it has changed.
+    pub fn record(&mut self, at: Instant, server: ServerId, role: Role) -> bool {
+        let changes = self.changes.entry(server).or_default();
+        let changed = changes.last().is_none_or(|(_, last)| *last != role);
+        if changed {
+            changes.push((at, role));
+            let reign = self.reigns.iter_mut().rev().find(|reign| reign.server == server);
+            if let Some(reign) = reign
+                && reign.until.is_none()
+            {
+                reign.until = Some((at, role));
+            }
+        }
+        changed
+    }
+
+    /// Records the role of a running server, and the reigns of leaders. Returns whether the role
+    /// has changed.
+    pub fn record_status(&mut self, at: Instant, server: ServerId, status: &Status) -> bool {
+        let role = Role::of(status);
+        let changed = self.record(at, server, role);
+        if changed && role == Role::Leads {
+            let epoch = status.current_epoch;
+            let last = Zxid::ZERO;
+            self.reigns.push(Reign { server, epoch, from: at, until: None, last });
+        }
+        changed
+    }
+
+    /// Some server has applied this transaction.
+    pub fn applied(&mut self, zxid: Zxid) {
+        let of = self.reigns.iter_mut().rev().find(|reign| reign.epoch <= zxid.epoch());
+        if let Some(reign) = of
+            && reign.epoch == zxid.epoch()
+        {
+            reign.last = reign.last.max(zxid);
+        }
+    }
+
+    /// All reigns, in order.
+    pub fn reigns(&self) -> &[Reign] {
+        &self.reigns
+    }
+
+    /// All changes of roles, by server.
+    pub fn changes(&self) -> &BTreeMap<ServerId, Vec<(Instant, Role)>> {
+        &self.changes
+    }
+
+    /// Number of servers that are down right after this time.
+    pub fn down(&self, at: Instant) -> usize {
+        let last = |changes: &[(Instant, Role)]| {
+            changes.iter().rev().find(|(since, _)| *since <= at).map(|(_, role)| *role)
+        };
+        self.changes.values().filter(|changes| last(changes) == Some(Role::Down)).count()
+    }
+
+    /// The diagram: a row per server, and one for partitions if there were any.
+    pub fn draw(&self, end: Instant, strikes: &[Strike]) -> String {
+        let width = (end.0 / COLUMNS).max(1);
+        let columns = || (0..COLUMNS).map(|n| (n * width, (n + 1) * width));
+        let mut text = String::new();
+        for (server, changes) in &self.changes {
+            let paused = |strike: &&Strike| {
+                strike.fault == Fault::NodePause && strike.hit == Hit::Server(*server)
+            };
+            let pauses: Vec<&Strike> = strikes.iter().filter(paused).collect();
+            let letter = |(from, to)| {
+                let role = worst(changes, from, to);
+                let stands = role != Role::Down && during(&pauses, from, to);
+                if stands { 'z' } else { role.letter() }
+            };
+            let row: String = columns().map(letter).collect();
+            let _infallible = writeln!(text, "s{:<8} {row}", server.0);
+        }
+        let apart = |strike: &&Strike| matches!(strike.hit, Hit::Pairs(_));
+        let cuts: Vec<&Strike> = strikes.iter().filter(apart).collect();
+        if !cuts.is_empty() {
+            let letter = |(from, to)| if during(&cuts, from, to) { '#' } else { ' ' };
+            let row: String = columns().map(letter).collect();
+            let _infallible = writeln!(text, "cut       {row}");
+        }
+        // In seconds, the three labels of a run of few seconds, as after shrinking, would be equal.
+        let in_ms = end.0 < 10_000_000_000;
+        let (unit, ns) = if in_ms { ("ms", 1_000_000) } else { ("s", 1_000_000_000) };
+        let [first, middle, last] = [0, end.0 / 2, end.0].map(|at| format!("{}{unit}", at / ns));
+        let _infallible = writeln!(text, "{:10}{first:<HALF$}{middle:<HALF$}{last}", "");
+        let _infallible = writeln!(text, "{:10}{LEGEND}", "");
+        text
+    }
+}
+
+/// Whether one of these strikes lasts into the interval.
+fn during(strikes: &[&Strike], from: u64, to: u64) -> bool {
+    strikes.iter().any(|s| s.at.0 < to && s.until.is_some_and(|until| from < until.0))
+}
+
+fn worst(changes: &[(Instant, Role)], from: u64, to: u64) -> Role {
+    let before = changes.partition_point(|(at, _)| at.0 <= from);
+    let within = changes[before.saturating_sub(1)..].iter().take_while(|(at, _)| at.0 < to);
+    within.map(|(_, role)| *role).min().unwrap_or(Role::Down)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn diagram_row_shows_worst_role_of_each_column() {
+        let mut roles = Roles::default();
+        let s1 = ServerId(1);
+        assert!(roles.record(Instant(0), s1, Role::Looking));
+        assert!(roles.record(Instant(10), s1, Role::Leads));
+        assert!(!roles.record(Instant(20), s1, Role::Leads));
+        roles.record(Instant(505), s1, Role::Down);
+        roles.record(Instant(507), s1, Role::Follows);
+        let strike = |fault, hit, at, until| Strike {
+            at: Instant(at),
+            until: Some(Instant(until)),
+            fault,
+            hit,
+        };
+        let apart = Hit::Pairs(vec![(s1, ServerId(2))]);
+        let strikes = [
+            strike(Fault::NetSplit, apart, 900, 950),
+            strike(Fault::NodePause, Hit::Server(s1), 490, 530),
+        ];
+        let drawn = roles.draw(Instant(1_000), &strikes);
+        let rows: Vec<&str> = drawn.lines().collect();
+        assert_eq!(rows[0], format!("s1        ?{}z-zz{}", "L".repeat(48), "f".repeat(47)));
+        assert_eq!(rows[1], format!("cut       {}#####{}", " ".repeat(90), " ".repeat(5)));
+        assert_eq!(rows[2].trim_start(), format!("0ms{:47}0ms{:47}0ms", "", ""));
+        assert_eq!(rows[3..], [format!("{:10}{LEGEND}", "")]);
+    }
+}

@@ -1,0 +1,185 @@
+//! Counters of a run.
+//!
+//! Owns counters. Must not influence the run.
+
+use zabkeeper_core::io::{Mark, Marks};
+
+use crate::clients::workload::Op;
+use crate::faults::catalog::Fault;
+use crate::machine::fs::Losses;
+use crate::record::shapes::Shapes;
+use crate::record::sometimes::Sometimes;
+
+/// How a call ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Outcome {
+    /// It succeeded.
+    Done = 0,
+    /// The server refused it.
+    Refused = 1,
+    /// Unknown, because the connection was lost.
+    Unknown = 2,
+    /// The session was over, or the client library refused the call.
+    Over = 3,
+}
+
+/// Counters of one run, or sums over several.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// Faults that struck, by kind.
+    pub faults: [u64; Fault::ALL.len()],
+    /// Completed calls, by operation and outcome.
+    pub calls: [[u64; 4]; Op::ALL.len()],
+    /// Data lost in crashes.
+    pub losses: Losses,
+    /// Steps that hit each mark.
+    pub marks: [u64; Mark::ALL.len()],
+    /// Occurrences of each condition.
+    pub sometimes: [u64; Sometimes::ALL.len()],
+    /// Combinations of states of two servers.
+    pub shapes: Shapes,
+    /// Named counters.
+    pub counts: Counts,
+}
+
+/// Plain counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct Counts {
+    pub boots: u64,
+    pub kills: u64,
+    pub power_failures: u64,
+    pub steps: u64,
+    pub commits: u64,
+    pub batches: u64,
+    pub disk_ops: u64,
+    pub connections: u64,
+    pub frames: u64,
+    pub bytes: u64,
+    pub watch_events: u64,
+    pub sessions: u64,
+    pub sessions_expired: u64,
+    pub truths: u64,
+    pub digests: u64,
+    pub reigns: u64,
+    pub links: u64,
+    pub links_refused: u64,
+    pub turned_away: u64,
+    pub peer_messages: u64,
+    pub notifications: u64,
+    pub notifications_late: u64,
+    pub notifications_outside: u64,
+    pub snaps: u64,
+    pub truncations: u64,
+    pub log_reads: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            faults: [0; Fault::ALL.len()],
+            calls: [[0; 4]; Op::ALL.len()],
+            losses: Losses::default(),
+            marks: [0; Mark::ALL.len()],
+            sometimes: [0; Sometimes::ALL.len()],
+            shapes: Shapes::default(),
+            counts: Counts::default(),
+        }
+    }
+}
+
+impl Tally {
+    /// Counts a fault that struck.
+    pub fn fault(&mut self, fault: Fault) {
+        self.faults[fault as usize] += 1;
+    }
+
+    /// Counts the marks that a step hit.
+    pub fn hit(&mut self, marks: Marks) {
+        for mark in marks.iter() {
+            self.marks[mark as usize] += 1;
+        }
+    }
+
+    /// Counts a condition that occurred.
+    pub fn saw(&mut self, some: Sometimes) {
+        self.sometimes[some as usize] += 1;
+    }
+
+    /// Whether this mark was hit.
+    pub fn has_hit(&self, mark: Mark) -> bool {
+        self.marks[mark as usize] > 0
+    }
+
+    /// Counts a completed call.
+    pub fn call(&mut self, op: Op, outcome: Outcome) {
+        self.calls[op as usize][outcome as usize] += 1;
+    }
+
+    /// Completed calls of any outcome.
+    pub fn calls_ended(&self) -> u64 {
+        self.calls.iter().flatten().sum()
+    }
+
+    /// Adds the counters of another run.
+    pub fn add(&mut self, other: &Tally) {
+        for (sum, more) in self.faults.iter_mut().zip(other.faults) {
+            *sum += more;
+        }
+        for (sum, more) in self.calls.iter_mut().flatten().zip(other.calls.iter().flatten()) {
+            *sum += more;
+        }
+        self.losses.add(&other.losses);
+        for (sum, more) in self.marks.iter_mut().zip(other.marks) {
+            *sum += more;
+        }
+        for (sum, more) in self.sometimes.iter_mut().zip(other.sometimes) {
+            *sum += more;
+        }
+        self.shapes.add(&other.shapes);
+        for ((_, sum), (_, more)) in self.counts.fields_mut().into_iter().zip(other.counts.fields())
+        {
+            *sum += more;
+        }
+    }
+}
+
+impl Counts {
+    /// All counters with their names.
+    pub fn fields(&self) -> [(&'static str, u64); 26] {
+        let mut copy = *self;
+        copy.fields_mut().map(|(name, count)| (name, *count))
+    }
+
+    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 26] {
+        [
+            ("boots", &mut self.boots),
+            ("kills", &mut self.kills),
+            ("power failures", &mut self.power_failures),
+            ("steps", &mut self.steps),
+            ("commits", &mut self.commits),
+            ("log batches", &mut self.batches),
+            ("disk ops", &mut self.disk_ops),
+            ("connections", &mut self.connections),
+            ("frames", &mut self.frames),
+            ("bytes", &mut self.bytes),
+            ("watch events", &mut self.watch_events),
+            ("sessions", &mut self.sessions),
+            ("sessions expired", &mut self.sessions_expired),
+            ("ground truths", &mut self.truths),
+            ("digests", &mut self.digests),
+            ("reigns", &mut self.reigns),
+            ("links", &mut self.links),
+            ("links refused", &mut self.links_refused),
+            ("handshakes turned away", &mut self.turned_away),
+            ("peer messages", &mut self.peer_messages),
+            ("notifications", &mut self.notifications),
+            ("notifications heard late", &mut self.notifications_late),
+            ("notifications of whom the heal leaves out", &mut self.notifications_outside),
+            ("snapshots taken over", &mut self.snaps),
+            ("truncations", &mut self.truncations),
+            ("log reads", &mut self.log_reads),
+        ]
+    }
+}

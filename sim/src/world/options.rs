@@ -1,0 +1,618 @@
+//! The settings of a run, drawn before it begins and printed with it.
+//!
+//! Owns profiles, the settings and the configuration of servers. `draw` contains the ranges, `text`
+//! the output. Must not draw anything during a run.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use zabkeeper_core::driver::{self, ClientLimits, TurnLimits};
+use zabkeeper_core::throttle::{ThrottleOptions, Weights};
+use zabkeeper_core::wire::MAX_FRAME_DEFAULT;
+use zabkeeper_core::{
+    AuthOptions, Config, Limits, Membership, ServerId, SessionOptions, TreeOptions, Voters, WallMs,
+};
+
+use crate::check::model::{LocalRules, Rules, TimeoutBounds};
+use crate::clients::workload::{self, Op, OpMix};
+use crate::engine::fork::{self, Fork};
+use crate::engine::seed::{Rng, Seeds};
+use crate::engine::selection::Selection;
+use crate::faults::buggify::Choice;
+use crate::faults::catalog::{Fault, FaultPlan};
+use crate::faults::heal::LeftOut;
+use crate::faults::targets::{self, Rule};
+use crate::machine::fs::Pace;
+use crate::network::stream::LinkPace;
+
+mod draw;
+#[cfg(test)]
+mod drawn;
+mod rare;
+mod text;
+
+pub(crate) use draw::{draw_pace, draw_room};
+
+/// A named preset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[expect(missing_docs, reason = "`sentence` is the documentation")]
+pub enum Profile {
+    #[default]
+    Default,
+    Swarm,
+    Calm,
+    Crashy,
+    Disk,
+    Net,
+    Session,
+    Lite,
+    Perf,
+}
+
+/// Settings that the command line fixes instead of drawing them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Pinned {
+    /// Virtual length of the phase of faults.
+    pub duration: Option<Duration>,
+    /// Number of servers, one to seven.
+    pub servers: Option<u32>,
+    /// Number of clients.
+    pub clients: Option<u32>,
+    /// Changes of the fault selection.
+    pub faults: Vec<Selection<Fault>>,
+    /// Changes of the operation mix.
+    pub ops: Vec<Selection<Op>>,
+    /// Faults at marks, instead of drawn ones.
+    pub rules: Option<Vec<Rule>>,
+    /// Promises whose violation does not fail the run.
+    pub without: Vec<String>,
+    /// Places at which the run forks.
+    pub forks: Vec<Fork>,
+    /// Unlikely settings that are forced.
+    pub buggify: Choice,
+}
+
+/// Default of `outbound_bytes`.
+pub const OUTBOUND_BYTES: usize = 64 << 10;
+/// Default of `digest_txns`.
+pub const DIGEST_TXNS: u64 = 16;
+/// Default of `truth_txns`.
+pub const TRUTH_TXNS: u64 = 128;
+
+/// The resolved settings of one run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The profile they were drawn from; `None`: they come from a schedule.
+    pub profile: Option<Profile>,
+    /// Virtual length of the phase of faults.
+    pub duration: Duration,
+    /// Number of servers, all of them voters.
+    pub servers: u32,
+    /// Number of clients.
+    pub clients: u32,
+    /// The faults that strike by time.
+    pub faults: FaultPlan,
+    /// The faults that strike at marks.
+    pub rules: Vec<Rule>,
+    /// The faults that may strike at marks, where rules are drawn.
+    pub at_marks: Option<FaultPlan>,
+    /// Places at which the run forks.
+    pub forks: Vec<Fork>,
+    /// Settings of every server.
+    pub server: ServerOptions,
+    /// The servers that create local sessions, as of their first start.
+    pub local: LocalRules,
+    /// One restart in this many changes some settings; zero: none.
+    pub retold_one_in: u64,
+    /// Settings of every client.
+    pub workload: WorkloadOptions,
+    /// Latencies of healthy disks.
+    pub disk: Pace,
+    /// Latencies of client connections.
+    pub link: LinkPace,
+    /// Settings of the links between servers.
+    pub peers: PeerOptions,
+    /// Initial number of servers of the ensemble; zero, or all: it never grows.
+    pub grows_from: u32,
+    /// When the remaining servers join.
+    pub grows_at: Duration,
+    /// Content of `/zookeeper/config`, if it differs from the servers' own list.
+    pub members: Option<String>,
+    /// Salt for the keys of all hash maps; it must not change the run.
+    pub map_salt: u64,
+    /// The phase of faults ends after this many events, even if it is short; zero: no bound.
+    pub fault_events: u64,
+    /// The run ends where its faults would be healed.
+    pub unhealed: bool,
+    /// Digests are compared every this many applied transactions; less often with many nodes.
+    pub digest_txns: u64,
+    /// Recovery of the durable bytes is sampled every this many applied transactions; less often
+    /// with a long log.
+    pub truth_txns: u64,
+    /// Idle time before the audit, for activities that need time.
+    pub rest: Duration,
+    /// One client in this many vanishes for good before the rest; zero: none.
+    pub gone_one_in: u32,
+    /// The servers that the heal leaves out.
+    pub left_out: LeftOut,
+    /// Promises whose violation does not fail the run.
+    pub without: Vec<String>,
+}
+
+/// Settings of the links between servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerOptions {
+    /// Latencies of links.
+    pub link: LinkPace,
+    /// Bytes that a link holds in flight; more bytes wait in the sender.
+    pub window: usize,
+    /// Queued inputs of other servers above which a driver pauses reads of their connections.
+    pub inputs: usize,
+    /// Timeout of an unanswered connection attempt, ms.
+    pub dial_timeout_ms: u64,
+    /// Delivery of notifications.
+    pub votes: VotePace,
+    /// Some messages of the synchronization phase stall their link for up to this, ms.
+    pub words_late_ms: u64,
+}
+
+/// Delivery of election notifications: one in this many is affected; zero: none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VotePace {
+    /// It is lost.
+    pub lost_one_in: u64,
+    /// It is duplicated, much later.
+    pub twice_one_in: u64,
+    /// It is delayed, behind newer ones.
+    pub late_one_in: u64,
+}
+
+/// Settings of a server: its configuration, and the behaviour of its driver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerOptions {
+    /// The tick, ms.
+    pub tick_ms: u32,
+    /// `initLimit` and `syncLimit`, in ticks.
+    pub phase_ticks: (u32, u32),
+    /// See [`Limits`].
+    pub limits: Limits,
+    /// Bounds of session timeouts, in ticks.
+    pub session_ticks: (u32, u32),
+    /// Servers with other bounds, as if an operator had forgotten to configure them.
+    pub other_sessions: BTreeSet<ServerId>,
+    /// The other bounds, in ticks.
+    pub other_session_ticks: (u32, u32),
+    /// Maximum length of a client's frame, bytes (`jute.maxbuffer`).
+    pub frame_bytes: u32,
+    /// Bytes in flight to a client above which the network accepts no more.
+    pub outbound_bytes: usize,
+    /// The driver's limits on clients.
+    pub clients: ClientBounds,
+    /// Connection throttling.
+    pub throttle: Throttle,
+    /// See [`AuthOptions`].
+    pub auth: AuthOptions,
+    /// See [`TreeOptions`].
+    pub tree: TreeOptions,
+    /// Size of a log segment, bytes.
+    pub segment_bytes: u64,
+    /// Inputs that the driver takes at once.
+    pub batch_inputs: usize,
+    /// Units of work after which the driver takes no more inputs in a turn.
+    pub turn_units: u64,
+    /// Commands that the log worker takes at once.
+    pub batch_commands: usize,
+    /// Virtual time of one step, ns.
+    pub step_ns: u64,
+    /// Some timers fire late by up to this, us.
+    pub timer_slack_us: u64,
+    /// The log worker pauses after each batch for up to this, us.
+    pub log_pause_us: u64,
+    /// The snapshot worker pauses after each piece for up to this, us.
+    pub snapshot_pause_us: u64,
+}
+
+/// Connection throttling; see [`ThrottleOptions`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Throttle {
+    /// Size of the token bucket; zero disables throttling.
+    pub tokens: u32,
+    /// Interval at which the bucket is filled.
+    pub fill: Duration,
+    /// Tokens per fill.
+    pub fill_count: u32,
+    /// Interval between changes of the drop probability; zero: no random drops.
+    pub freeze: Duration,
+    /// Increase and decrease of that probability, in millionths.
+    pub drops: (u32, u32),
+    /// The share of the bucket that may be missing when the probability decreases, in millionths.
+    pub decrease_ratio: u32,
+    /// Whether new sessions cost more than renewed ones.
+    pub weighted: bool,
+    /// Weights of a new global session, a new local one, and a renewal.
+    pub weights: (u32, u32, u32),
+}
+
+impl Throttle {
+    /// The defaults of an unconfigured server.
+    pub(crate) const OPEN: Throttle = Throttle {
+        tokens: 0,
+        fill: Duration::from_millis(1),
+        freeze: Duration::ZERO,
+        drops: (20_000, 2_000),
+        fill_count: 1,
+        decrease_ratio: 500_000,
+        weighted: false,
+        weights: (3, 1, 2),
+    };
+
+    /// The core's form of these settings.
+    pub fn options(&self) -> ThrottleOptions {
+        let Throttle { tokens, fill, fill_count, freeze, drops, .. } = *self;
+        let (global, local, renew) = self.weights;
+        ThrottleOptions {
+            tokens,
+            fill_time: fill,
+            fill_count,
+            freeze_time: (!freeze.is_zero()).then_some(freeze),
+            drop_increase: drops.0,
+            drop_decrease: drops.1,
+            decrease_ratio: self.decrease_ratio,
+            weights: self.weighted.then_some(Weights { global, local, renew }),
+        }
+    }
+}
+
+/// Settings of the workload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkloadOptions {
+    /// Mean calls of all clients together per virtual second.
+    pub calls_per_second: u64,
+    /// Number of paths.
+    pub paths: u64,
+    /// How many more times the first two paths are listed, in total.
+    pub hot: u64,
+    /// Maximum number of calls of one client in flight.
+    pub depth: usize,
+    /// Maximum length of data, bytes.
+    pub data_bytes: usize,
+    /// Minimum and maximum session timeout requested, ms.
+    pub session_ms: (u64, u64),
+    /// Weights of the operations.
+    pub mix: OpMix,
+    /// Maximum delay before a reconnect, ms.
+    pub reconnect_ms: u64,
+    /// Bytes of paths that a client puts into one setWatches request.
+    pub watches_bytes: usize,
+    /// Maximum length of a request that the client library sends, bytes.
+    pub request_bytes: u32,
+    /// Calls that the client library accepts at once; one more fails.
+    pub calls_max: usize,
+    /// One client in this many pings late, as another library might; zero: none.
+    pub late_one_in: u64,
+    /// The share of the session timeout after which such a client pings, percent.
+    pub late_percent: u32,
+    /// One ACL in this many is restricted; zero: all are open.
+    pub narrow_one_in: u64,
+    /// After one reply in this many a client makes another call at once, and after one event in
+    /// this many a read; zero: none.
+    pub eager_one_in: u64,
+    /// One path in this many is odd; zero: none.
+    pub odd_one_in: u64,
+    /// After one call in this many a client is idle for longer than its session timeout; zero:
+    /// never.
+    pub idle_one_in: u64,
+    /// Whether multis create ephemeral nodes.
+    pub ephemeral_parts: bool,
+    /// Whether some connections break right after the reply to the handshake or to setWatches.
+    pub hops: bool,
+}
+
+impl Profile {
+    /// All profiles.
+    pub const ALL: [Profile; 9] = [
+        Profile::Default,
+        Profile::Swarm,
+        Profile::Calm,
+        Profile::Crashy,
+        Profile::Disk,
+        Profile::Net,
+        Profile::Session,
+        Profile::Lite,
+        Profile::Perf,
+    ];
+
+    /// The name that the command line uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Default => "default",
+            Profile::Swarm => "swarm",
+            Profile::Calm => "calm",
+            Profile::Crashy => "crashy",
+            Profile::Disk => "disk",
+            Profile::Net => "net",
+            Profile::Session => "session",
+            Profile::Lite => "lite",
+            Profile::Perf => "perf",
+        }
+    }
+
+    /// The profile of this name.
+    pub fn parse(name: &str) -> Option<Profile> {
+        Profile::ALL.into_iter().find(|profile| profile.name() == name)
+    }
+}
+
+/// Default of `late_percent`: about the client library's own ping time.
+pub const PING_PERCENT: u32 = 33;
+/// Default of `calls_max`.
+pub const CALLS_MAX: usize = 10_000;
+/// Maximum number of servers.
+pub const SERVERS_MAX: u32 = 7;
+/// Maximum number of clients: a world with this many needs about a gigabyte.
+pub const CLIENTS_MAX: u32 = 10_000;
+
+impl Options {
+    /// The voters.
+    pub fn voters(&self) -> impl Iterator<Item = ServerId> + use<> {
+        (1..=u64::from(self.servers)).map(ServerId)
+    }
+
+    /// The voters when the run begins, if the ensemble grows.
+    pub fn first_voters(&self) -> Option<Vec<ServerId>> {
+        let grows = (1..self.servers).contains(&self.grows_from);
+        grows.then(|| (1..=u64::from(self.grows_from)).map(ServerId).collect())
+    }
+
+    /// The servers' options that decide about requests.
+    pub fn rules(&self) -> Rules {
+        let tick = self.server.tick();
+        Rules {
+            auth: self.server.auth.clone(),
+            tree: self.server.tree.clone(),
+            local: self.local.clone(),
+            membership: self.membership(),
+            record_bytes: self.server.limits.record_bytes,
+            epoch_txns: self.server.limits.epoch_txns,
+            tick,
+            sync_limit: self.server.sync_limit(),
+            init_limit: tick * self.server.phase_ticks.0,
+            begin_limit: tick * (1 + self.server.phase_ticks.0),
+            commit_within: self.commit_within(),
+            answer_within: self.answer_within(),
+            timeouts: self.timeouts(),
+        }
+    }
+
+    /// The session timeouts that servers grant.
+    fn timeouts(&self) -> TimeoutBounds {
+        let ServerOptions { tick_ms, session_ticks, other_sessions, other_session_ticks, .. } =
+            &self.server;
+        let ms = |(least, most): (u32, u32)| (tick_ms * least, tick_ms * most.max(least));
+        let (usual_ms, others_ms) = (ms(*session_ticks), ms(*other_session_ticks));
+        TimeoutBounds { usual_ms, others: other_sessions.clone(), others_ms }
+    }
+
+    /// About the minimum time in which servers of this world elect and establish a leader: a few
+    /// messages each way, and a few syncs. Servers with shorter timeouts give each other up without
+    /// any fault.
+    pub fn least_patience(&self) -> Duration {
+        const MESSAGES: u64 = 4;
+        const SYNCS: u64 = 6;
+        let PeerOptions { link, .. } = self.peers;
+        Duration::from_nanos(MESSAGES * (link.min + link.mean) + SYNCS * self.disk.sync_mean)
+    }
+
+    /// Bound on the duration of a write without faults: the slowest message four times, the slowest
+    /// sync with its pause twice, the transfer of all requests that clients may have in flight, and
+    /// a margin for other queues. Zero if the links' window cannot carry the load.
+    fn commit_within(&self) -> Duration {
+        // On a healthy disk one sync in a thousand takes a hundred times as long (seed 0x3b0080042
+        // of the swarm with one server: ten seconds).
+        self.commit_with(100)
+    }
+
+    /// The same where the slowest sync takes `slower` times as long as others.
+    fn commit_with(&self, slower: u64) -> Duration {
+        /// Worst factor of an exponential draw.
+        const WORST: u64 = 7;
+        const QUEUES: Duration = Duration::from_secs(2);
+        /// Bytes of a request besides its data.
+        const FRAME: u64 = 300;
+        let PeerOptions { link, window, words_late_ms, .. } = self.peers;
+        let pause = Duration::from_micros(self.server.log_pause_us);
+        let tail = if link.tail_one_in > 0 { 100 } else { 1 };
+        let slowest = Duration::from_nanos(link.min + link.mean * WORST * tail);
+        let usual_ns = link.min + link.mean * tail.min(2);
+        let carried = (window as u64 * 1_000_000_000 / usual_ns.max(1)).max(1);
+        let one = self.workload.data_bytes as u64 + FRAME;
+        if one * self.workload.calls_per_second * 4 > carried {
+            return Duration::ZERO;
+        }
+        let burst = one * u64::from(self.clients) * self.workload.depth as u64 * 2;
+        let burst = Duration::from_millis(burst * 1_000 / carried);
+        let mean = self.disk.sync_mean;
+        let sync = if self.disk.steady { mean } else { mean * WORST * slower };
+        let sync = Duration::from_nanos(sync).min(Duration::from_secs(10));
+        let late = Duration::from_millis(words_late_ms);
+        QUEUES + slowest * 4 + (sync + pause) * 2 + burst + late
+    }
+
+    /// Bound on a client's wait if its server and a quorum with it are healthy: a commit, a tick
+    /// for a ping before that, and its turn behind all other calls where each write has its own
+    /// sync. A server whose sync takes much longer counts as unhealthy meanwhile.
+    fn answer_within(&self) -> Duration {
+        /// Maximum number of syncs per write without group commit.
+        const SYNCS: u64 = 5;
+        let commit = self.commit_with(SYNCS);
+        if commit.is_zero() {
+            return commit;
+        }
+        let Pace { sync_mean, .. } = self.disk;
+        let calls = u64::from(self.clients) * self.workload.depth as u64;
+        let pause = self.server.log_pause_us * 1_000;
+        let alone = self.server.batch_commands < usize::MAX
+            || self.server.limits.undurable_bytes < ServerOptions::usual().limits.undurable_bytes;
+        let turns = if alone { calls } else { 0 };
+        let turns = Duration::from_nanos(turns * (SYNCS * sync_mean + pause));
+        commit + self.server.tick() + turns
+    }
+
+    /// The membership that all servers have. Its time differs between servers, which their drivers
+    /// add.
+    fn membership(&self) -> Option<Membership> {
+        let called = || {
+            let line = |ServerId(id)| format!("server.{id}=10.0.1.{id}:2888:3888:participant\n");
+            self.voters().map(line).collect::<String>() + "version=0"
+        };
+        let text = || self.members.clone().unwrap_or_else(called);
+        (self.servers > 1).then(|| Membership { text: text(), since: WallMs(1) })
+    }
+
+    /// The configuration of one server.
+    pub fn config(&self, id: ServerId) -> Config {
+        self.config_among(id, Voters::new(self.voters()))
+    }
+
+    /// The same for this list of voters.
+    pub fn config_among(&self, id: ServerId, voters: Voters) -> Config {
+        let (init, sync) = self.server.phase_ticks;
+        let mut config = config(id, voters, self.server.tick_ms)
+            .with_phase_limits(init, sync)
+            .and_then(|config| config.with_tree(self.server.tree.clone()))
+            .and_then(|config| {
+                let ServerOptions { session_ticks, other_sessions, other_session_ticks, .. } =
+                    &self.server;
+                let others = other_sessions.contains(&id);
+                let (tick, ticks) = (config.tick(), session_ticks);
+                let (min, max) = if others { *other_session_ticks } else { *ticks };
+                config.with_session_timeouts(tick * min, tick * max.max(min))
+            })
+            .expect("no limit is drawn as zero");
+        config.limits = self.server.limits.clone();
+        config.auth = self.server.auth.clone();
+        config.membership = self.membership();
+        config.map_salt = self.map_salt;
+        let LocalRules { servers, upgrade } = &self.local;
+        config.sessions = SessionOptions { local: servers.contains(&id), upgrade: *upgrade };
+        config
+    }
+}
+
+/// The drawn limits on clients; see [`ClientLimits`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientBounds {
+    /// Bytes of queued output above which the driver does not read from a client.
+    pub output_bytes: usize,
+    /// Bytes of queued events above which the driver closes the connection.
+    pub event_bytes: u64,
+    /// Unanswered requests of all clients above which the driver reads only from clients without
+    /// any.
+    pub outstanding: u64,
+    /// Unanswered requests of all clients at which the driver reads from none; 0: no bound.
+    pub throttle_max_requests: u64,
+    /// Timeout of the handshake, ms.
+    pub sessionless_ms: u64,
+}
+
+impl ClientBounds {
+    /// The defaults of an unconfigured server.
+    pub const USUAL: ClientBounds = ClientBounds {
+        output_bytes: 4 << 20,
+        event_bytes: 10 << 20,
+        outstanding: 1_000,
+        throttle_max_requests: 0,
+        sessionless_ms: 10_000,
+    };
+}
+
+impl Options {
+    /// The driver's options for other servers; `ensemble` is the ensemble id that the server knows.
+    pub fn driver_peers(&self, ensemble: u64) -> driver::PeerOptions {
+        driver::PeerOptions {
+            ensemble,
+            inputs: self.peers.inputs,
+            ..driver::PeerOptions::new(self.server.frame_bytes)
+        }
+    }
+}
+
+impl ServerOptions {
+    /// The driver's limits on clients.
+    pub fn client_limits(&self) -> ClientLimits {
+        ClientLimits {
+            max_frame: self.frame_bytes,
+            connections_per_ip: None,
+            throttle: self.throttle.options(),
+            output_bytes: self.clients.output_bytes,
+            event_bytes: self.clients.event_bytes,
+            outstanding: self.clients.outstanding,
+            throttle_max_requests: Some(self.clients.throttle_max_requests)
+                .filter(|bound| *bound > 0),
+            sessionless_timeout: Duration::from_millis(self.clients.sessionless_ms),
+            ..ClientLimits::default()
+        }
+    }
+
+    /// The driver's limits per turn.
+    pub fn turn_limits(&self) -> TurnLimits {
+        let (inputs, units) = (self.batch_inputs, self.turn_units);
+        TurnLimits { inputs, units }
+    }
+
+    /// The tick.
+    pub fn tick(&self) -> Duration {
+        Duration::from_millis(self.tick_ms.into())
+    }
+
+    /// `syncLimit`: timeout of the silence between leader and follower.
+    pub fn sync_limit(&self) -> Duration {
+        Duration::from_nanos(self.sync_limit_ns())
+    }
+
+    /// The same, ns.
+    pub fn sync_limit_ns(&self) -> u64 {
+        u64::from(self.tick_ms) * u64::from(self.phase_ticks.1) * 1_000_000
+    }
+
+    /// The defaults of an unconfigured server.
+    pub(crate) fn usual() -> ServerOptions {
+        let limits = usual_limits(2_000);
+        ServerOptions {
+            tick_ms: 2_000,
+            phase_ticks: (10, 5),
+            limits,
+            session_ticks: (2, 20),
+            other_sessions: BTreeSet::new(),
+            other_session_ticks: (2, 20),
+            frame_bytes: MAX_FRAME_DEFAULT,
+            outbound_bytes: OUTBOUND_BYTES,
+            clients: ClientBounds::USUAL,
+            throttle: Throttle::OPEN,
+            auth: AuthOptions::default(),
+            tree: TreeOptions::default(),
+            segment_bytes: 1 << 20,
+            batch_inputs: 64,
+            turn_units: 10_000,
+            batch_commands: usize::MAX,
+            step_ns: 1_000,
+            timer_slack_us: 0,
+            log_pause_us: 0,
+            snapshot_pause_us: 0,
+        }
+    }
+}
+
+impl VotePace {
+    /// All notifications arrive once, without delay.
+    pub const WELL: VotePace = VotePace { lost_one_in: 0, twice_one_in: 0, late_one_in: 0 };
+}
+
+fn config(id: ServerId, voters: Voters, tick_ms: u32) -> Config {
+    let tick = Duration::from_millis(tick_ms.into());
+    Config::new(id, voters, tick).expect("ticks are never zero here, and servers are voters")
+}
+
+fn usual_limits(tick_ms: u32) -> Limits {
+    config(ServerId(1), Voters::new([ServerId(1)]), tick_ms).limits
+}

@@ -1,0 +1,121 @@
+//! Settings that differ from the default in few runs only.
+//!
+//! Owns their ranges. Each has its own random stream, so a new setting shifts no other. Must not
+//! touch settings that determine the cost of a run.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use zabkeeper_core::ServerId;
+
+use super::{PeerOptions, ServerOptions, Throttle, WorkloadOptions};
+use crate::engine::seed::Seeds;
+
+/// Maximum bytes of a request besides its data: its longest path, an ACL, the other parts of a
+/// multi.
+const BESIDES: u64 = 200;
+
+/// Draws them all.
+pub(super) fn draw(
+    seeds: Seeds,
+    servers: u32,
+    server: &mut ServerOptions,
+    workload: &mut WorkloadOptions,
+    peers: &mut PeerOptions,
+) {
+    let tick_us = u64::from(server.tick_ms) * 1_000;
+    let rng = &mut seeds.stream("config/hold", 0);
+    if rng.chance(1, 4) {
+        let hold_us = *rng.pick(&[0, tick_us / 10, tick_us * 4]);
+        server.limits.hold = Duration::from_micros(hold_us);
+    }
+    draw_bucket(seeds, &mut server.throttle);
+    let rng = &mut seeds.stream("config/timeouts", 1);
+    if rng.chance(1, 6) {
+        let ids = (1..=u64::from(servers)).map(ServerId);
+        server.other_sessions = ids.filter(|_| rng.chance(1, 2)).collect::<BTreeSet<_>>();
+        server.other_session_ticks = (rng.range_u32(1, 6), rng.range_u32(6, 60));
+    }
+    let rng = &mut seeds.stream("config/lists", 1);
+    server.auth.skip_acl = rng.chance(1, 16);
+    server.auth.digest_disabled = rng.chance(1, 16);
+    draw_frames(seeds, server, workload);
+    let rng = &mut seeds.stream("config/pings", 0);
+    if rng.chance(1, 6) {
+        workload.late_one_in = *rng.pick(&[1, 2, 4]);
+        workload.late_percent = rng.range_u32(50, 97);
+    }
+    let rng = &mut seeds.stream("config/outbound", 0);
+    if rng.chance(1, 6) {
+        server.outbound_bytes = usize::try_from(rng.magnitude(1, 8 << 10)).expect("small");
+    }
+    draw_clients(seeds, server);
+    let rng = &mut seeds.stream("config/peers", 1);
+    if rng.chance(1, 6) {
+        peers.inputs = usize::try_from(rng.magnitude(1, 64)).expect("small");
+    }
+    let rng = &mut seeds.stream("config/calls", 0);
+    if rng.chance(1, 8) {
+        workload.calls_max = 1 + rng.upto(workload.depth - 1);
+    }
+}
+
+/// How the token bucket is filled, and the weights of connections.
+fn draw_bucket(seeds: Seeds, throttle: &mut Throttle) {
+    if throttle.tokens == 0 {
+        return;
+    }
+    let rng = &mut seeds.stream("config/throttle", 1);
+    throttle.fill_count = rng.range_u32(1, 3);
+    // With 0, ZooKeeper's default, the drop probability decreases only while the bucket is full.
+    throttle.decrease_ratio = *rng.pick(&[0, 0, 0, 0, 100_000, 500_000, 1_000_000]);
+    let global = rng.range_u32(1, 5);
+    // A connection that costs more than the bucket holds would never be accepted.
+    throttle.weights = (global, rng.range_u32(0, global), rng.range_u32(0, global));
+}
+
+/// Limits on clients that are low enough to be reached.
+fn draw_clients(seeds: Seeds, server: &mut ServerOptions) {
+    let ServerOptions { clients, outbound_bytes, .. } = server;
+    let rng = &mut seeds.stream("config/clients", 0);
+    if rng.chance(1, 12) {
+        clients.output_bytes = usize::try_from(rng.magnitude(64, 8 << 10)).expect("small");
+        // With a larger window all output would be in flight instead of queued.
+        *outbound_bytes = usize::try_from(rng.magnitude(1, 512)).expect("small");
+    }
+    if rng.chance(1, 12) {
+        clients.event_bytes = rng.magnitude(64, 2 << 10);
+        *outbound_bytes = usize::try_from(rng.magnitude(1, 256)).expect("small");
+    }
+    if rng.chance(1, 6) {
+        clients.outstanding = rng.range(0, 20);
+    }
+    if rng.chance(1, 8) {
+        clients.throttle_max_requests = rng.range(1, 20);
+    }
+    if rng.chance(1, 8) {
+        clients.sessionless_ms = rng.magnitude(200, 5_000);
+    }
+}
+
+/// Limits below the length of some requests: of the server's frames, or of the client library's
+/// requests.
+fn draw_frames(seeds: Seeds, server: &mut ServerOptions, workload: &mut WorkloadOptions) {
+    let rng = &mut seeds.stream("config/frames", 0);
+    let data_bytes = u64::try_from(workload.data_bytes).unwrap_or(u64::MAX);
+    let bytes = |rng: &mut crate::engine::seed::Rng| {
+        u32::try_from(rng.range(BESIDES + data_bytes / 2, 2 * (BESIDES + data_bytes))).ok()
+    };
+    if rng.chance(1, 8)
+        && let Some(bytes) = bytes(rng)
+    {
+        workload.request_bytes = bytes.max(256);
+    }
+    if rng.chance(1, 8)
+        && let Some(bytes) = bytes(rng)
+    {
+        server.frame_bytes = bytes.max(256);
+        // setWatches requests must stay below the server's limit; each path has a length prefix.
+        workload.watches_bytes = workload.watches_bytes.min(server.frame_bytes as usize / 8);
+    }
+}

@@ -1,0 +1,240 @@
+//! The state that all parts of a world act through: time, event queue, network, trace, judge,
+//! counters.
+//!
+//! Owns no state of a single server or client, so that those can be borrowed separately from it.
+
+use std::collections::BTreeMap;
+
+use zabkeeper_client::LinkId;
+use zabkeeper_core::io::Marks;
+use zabkeeper_core::peer::Notification;
+use zabkeeper_core::store::Lane;
+use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
+
+use crate::check::judge::{Check, Judge};
+use crate::check::observe::{ClientId, Observation};
+use crate::clients::workload::KeySpace;
+use crate::engine::agenda::Agenda;
+use crate::engine::queue::Queue;
+use crate::engine::seed::Seeds;
+use crate::faults::heal::Fate;
+use crate::faults::targets::Targets;
+use crate::machine::fs::Crash;
+use crate::network::reach::Reach;
+use crate::network::stream::{Arrival, Break, Network, Party};
+use crate::record::chronicle::{Chronicle, Hit, Lines, Place, Strikes};
+use crate::record::roles::Roles;
+use crate::record::tally::Tally;
+use crate::record::trace::{Kind, Stamp, Trace, plain};
+use crate::world::options::Options;
+
+/// A future event. An event that names a `life` (incarnation) is void once that life is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "fields are called after what they name")]
+pub enum Event {
+    /// Bytes or a close arrive at one end of a connection.
+    Arrival(Arrival),
+    /// A server's process is scheduled.
+    Wake { server: ServerId, life: u64 },
+    /// A server's timer fires.
+    Deadline { server: ServerId, life: u64 },
+    /// A worker thread of a server's disk has finished its job.
+    LaneDone { server: ServerId, life: u64, lane: Lane },
+    /// A server's log may have been idle long enough to count as quiet.
+    Quiet { server: ServerId, life: u64 },
+    /// Samples what a power failure would leave on a server's disk at this moment.
+    Look { server: ServerId, life: u64 },
+    /// A server has finished reading its disk.
+    Recovered { server: ServerId, life: u64 },
+    /// A server's process starts.
+    Start { server: ServerId },
+    /// The ensemble grows.
+    Grow,
+    /// A server's process or machine crashes.
+    Crash { server: ServerId, life: u64, how: Crash },
+    /// A crash during recovery; void if the world has been healed meanwhile.
+    CrashInRecovery { server: ServerId, life: u64, how: Crash },
+    /// The end of a slow period of a server.
+    Relief { server: ServerId },
+    /// A client's connection attempt reaches the server.
+    Dial { client: ClientId, life: u64, link: LinkId, server: ServerId },
+    /// The client learns the result of its connection attempt.
+    Dialled { client: ClientId, life: u64, link: LinkId, conn: Option<ConnId>, server: ServerId },
+    /// A server's attempt to open a quorum link reaches the other server.
+    PeerDial { from: ServerId, life: u64, conn: ConnId, to: ServerId },
+    /// The server learns the result of its attempt.
+    PeerDialled { from: ServerId, life: u64, conn: ConnId, to: ServerId, stands: bool },
+    /// An election notification arrives, unless a partition is in its way.
+    Notified { from: ServerId, to: ServerId, what: Notification, sent: Instant },
+    /// A client's timer fires.
+    ClientDeadline { client: ClientId, life: u64 },
+    /// A client checks whether a new write succeeds.
+    Probe { client: ClientId, life: u64 },
+    /// A client without a session begins a new one.
+    Birth { client: ClientId, life: u64 },
+    /// An intruder (a client that violates the protocol) connects or disconnects.
+    Intruder { conn: ConnId, server: ServerId },
+    /// A stranger (no server, no client) closes its connection to a server.
+    StrangerLeaves { conn: ConnId },
+    /// A rogue (a peer that imitates a server) sends its next message.
+    RogueSpeaks { conn: ConnId },
+    /// A partition begins that was planned together with others.
+    Parts { partition: usize },
+    /// A connection breaks; void once the world has been healed.
+    Breaks { conn: ConnId, how: Break },
+}
+
+/// The shared state; see the module.
+#[derive(Debug)]
+pub struct Shared {
+    /// When the heal ended all faults.
+    pub healed: Option<Instant>,
+    /// Servers that the heal leaves out.
+    pub outside: BTreeMap<ServerId, Fate>,
+    /// Virtual time.
+    pub now: Instant,
+    /// Future events.
+    pub queue: Queue<Event>,
+    /// Future decisions: fault strikes and client calls.
+    pub agenda: Agenda,
+    /// Faults that strike at marks.
+    pub targets: Targets,
+    /// The network: connections and the bytes in flight.
+    pub net: Network,
+    /// Which servers reach each other.
+    pub reach: Reach,
+    /// The role of each server over time.
+    pub roles: Roles,
+    /// The faults that struck, with their targets.
+    pub strikes: Strikes,
+    /// The event trace with its fingerprint.
+    pub trace: Trace,
+    /// The trace collected for reports that people read.
+    pub chronicle: Option<Box<Chronicle>>,
+    /// The trace as lines of server states.
+    pub lines: Option<Box<Lines>>,
+    /// The oracles and the first failure.
+    pub judge: Judge,
+    /// Counters.
+    pub tally: Tally,
+    /// The newest transaction that any server has applied.
+    pub newest: Zxid,
+    /// The options as drawn.
+    pub options: Options,
+    /// The paths that clients use.
+    pub keys: KeySpace,
+    /// Source of the random streams for objects created during the run.
+    pub seeds: Seeds,
+}
+
+impl Shared {
+    /// Whether faults still strike, which ends with the heal.
+    pub fn is_faulty(&self) -> bool {
+        self.healed.is_none()
+    }
+
+    /// Schedules `event` in `ns` nanoseconds.
+    pub fn after(&mut self, ns: u64, event: Event) {
+        self.queue.push(Instant(self.now.0.saturating_add(ns)), event);
+    }
+
+    /// Schedules `event` at `at`, or now if `at` has passed.
+    pub fn at(&mut self, at: Instant, event: Event) {
+        self.queue.push(at.max(self.now), event);
+    }
+
+    /// Records an event in the trace.
+    pub fn note(
+        &mut self,
+        kind: Kind,
+        ends: (u64, u64),
+        payload: &[u8],
+        text: impl FnOnce() -> String,
+    ) {
+        let stamp = Stamp { at: self.now, kind, ends };
+        let heard = self.agenda.listens() && matches!(kind, Kind::Fault | Kind::Life);
+        if !heard && self.chronicle.is_none() && self.lines.is_none() {
+            return self.trace.event(stamp, payload, || plain::event(&text(), &self.net));
+        }
+        let text = text();
+        if heard {
+            self.agenda.hear(&text);
+        }
+        self.trace.event(stamp, payload, || plain::event(&text, &self.net));
+        let place = self.place();
+        if let Some(lines) = &mut self.lines {
+            lines.note(place, kind, &text);
+        }
+        if let Some(chronicle) = &mut self.chronicle {
+            chronicle.note(place, kind, ends, payload, text);
+        }
+    }
+
+    /// Describes the current decision, if the agenda records descriptions.
+    pub fn tell(&mut self, text: impl FnOnce() -> String) {
+        if self.agenda.listens() {
+            self.agenda.hear(&text());
+        }
+    }
+
+    /// Current time and event number.
+    pub fn place(&self) -> Place {
+        Place { at: self.now, event: self.trace.events() }
+    }
+
+    /// The fault that strikes now hits a target, until `until` if it lasts.
+    pub fn hit(&mut self, hit: Hit, until: Option<Instant>) {
+        let between_servers = !matches!(&hit, Hit::Conn(ends) if ends.iter().any(is_no_server));
+        self.strikes.hit(self.now, hit, until);
+        if let Some(strike) = self.strikes.list().last().filter(|_| between_servers) {
+            let (servers, until) = (strike.servers(), until.unwrap_or(self.now));
+            self.observe(Observation::Struck { servers: &servers, until });
+        }
+        let place = self.place();
+        if let (Some(lines), Some(strike)) = (&mut self.lines, self.strikes.list().last()) {
+            lines.struck(place, strike);
+        }
+    }
+
+    /// Passes an observation to the oracles.
+    pub fn observe(&mut self, what: Observation<'_>) {
+        let place = self.place();
+        if let Some(lines) = &mut self.lines {
+            lines.observe(place, &what);
+        }
+        if let Some(chronicle) = &mut self.chronicle {
+            chronicle.observe(place, &what);
+        }
+        self.judge.observe(self.now, self.trace.events(), what);
+    }
+
+    /// A server's step hit these marks.
+    pub fn reached(&mut self, server: ServerId, marks: Marks) {
+        let place = self.place();
+        if let Some(chronicle) = &mut self.chronicle {
+            chronicle.reached(place, server, marks);
+        }
+    }
+
+    /// Counts a check that the world itself makes, and fails the run if it does not hold.
+    pub fn hold(&mut self, check: Check, found: Result<(), String>) {
+        self.judge.hold(self.now, self.trace.events(), check, found);
+    }
+
+    /// Reports a panic in code under test.
+    pub fn panicked(&mut self, who: &str, what: &str) {
+        self.hold(Check::PANIC, Err(format!("{who}: {what}")));
+    }
+
+    /// Schedules the arrivals that the network has produced.
+    pub fn schedule_arrivals(&mut self) {
+        for arrival in self.net.take_arrivals() {
+            self.queue.push(arrival.at.max(self.now), Event::Arrival(arrival));
+        }
+    }
+}
+
+/// Whether the party is a client or a stranger.
+pub fn is_no_server(party: &Party) -> bool {
+    !matches!(party, Party::Server(_))
+}
