@@ -17,7 +17,7 @@ use crate::check::guard;
 use crate::check::judge::Check;
 use crate::check::observe::{ClientId, Observation};
 use crate::clients::workload::{Op, Ops};
-use crate::engine::agenda::Due;
+use crate::engine::decisions::Due;
 use crate::engine::seed::{Rng, Seeds};
 use crate::faults::catalog::Fault;
 use crate::machine::node::Clock;
@@ -267,7 +267,7 @@ impl Client {
         let (client, options) = (self.id, &shared.options.workload);
         let due = Due::Work { client, life };
         if let Some(until) = self.still_frozen(shared.now) {
-            return shared.agenda.put_off(until, due);
+            return shared.decisions.put_off(until, due);
         }
         let mean = 1_000_000_000 * u64::from(shared.options.clients) / options.calls_per_second;
         let (count, gap) = if options.idle_one_in > 0 && self.pace.chance(1, options.idle_one_in) {
@@ -286,7 +286,7 @@ impl Client {
             }
         }
         if life == self.life {
-            shared.agenda.plan(Instant(shared.now.0 + gap.max(1)), due);
+            shared.decisions.plan(Instant(shared.now.0 + gap.max(1)), due);
         }
     }
 
@@ -361,12 +361,12 @@ impl Client {
     }
 
     fn call(&mut self, op: Op, shared: &mut Shared) {
-        if shared.agenda.is_recording() {
+        if shared.decisions.is_recording() {
             self.ops.record();
         }
         let request = self.ops.request(op, &shared.options.workload, &shared.keys);
         let choices = self.ops.recorded();
-        shared.agenda.begin();
+        shared.decisions.begin();
         shared.tell(|| request.to_string());
         let life = self.life;
         for (op, request) in self.ops.take_before().into_iter().chain([(op, request)]) {
@@ -374,7 +374,7 @@ impl Client {
                 self.submit(op, request, false, shared);
             }
         }
-        shared.agenda.end(shared.now, Act::Call(self.id, op), choices, true);
+        shared.decisions.end(shared.now, Act::Call(self.id, op), choices, true);
     }
 
     fn submit(&mut self, op: Op, request: Request, probe: bool, shared: &mut Shared) {
@@ -543,7 +543,7 @@ impl Client {
         if one_in > 0 && self.pace.chance(1, one_in) {
             let (client, life) = (self.id, self.life);
             let at = Instant(shared.now.0 + 1);
-            shared.agenda.plan(at, Due::GoOn { client, life, reads });
+            shared.decisions.plan(at, Due::GoOn { client, life, reads });
         }
     }
 

@@ -67,8 +67,8 @@ impl World {
         } else {
             self.ends.max(Instant(shared.now.0 + AFTERWARDS))
         };
-        if !shared.agenda.is_scripted() {
-            shared.agenda.forget_strikes();
+        if !shared.decisions.is_scripted() {
+            shared.decisions.forget_strikes();
             if let Some(allowed) = &shared.options.at_marks {
                 let rules = targets::draw(2, allowed, &mut seeds.stream("config/marks", 0));
                 shared.targets.replace(&rules, seeds);

@@ -29,7 +29,7 @@ use crate::check::judge::Judge;
 use crate::check::observe::ClientId;
 use crate::clients::client::Client;
 use crate::clients::workload::KeySpace;
-use crate::engine::agenda::{Agenda, Due};
+use crate::engine::decisions::{Decisions, Due};
 use crate::engine::fork::Fork;
 use crate::engine::queue::Queue;
 use crate::engine::seed::{Rng, Seeds};
@@ -110,7 +110,7 @@ impl World {
     /// A world before its first event.
     pub fn new(seeds: Seeds, options: Options, story: Story, compare: bool) -> World {
         let base = Schedule::of_run(seeds.seed(), &options, Vec::new());
-        let mut world = World::build(&base, options, Agenda::default(), story, compare);
+        let mut world = World::build(&base, options, Decisions::default(), story, compare);
         for fault in Fault::ALL {
             world.plan_fault(fault);
         }
@@ -119,19 +119,19 @@ impl World {
 
     /// A world whose decisions come only from the schedule.
     pub fn scripted(schedule: &Schedule, story: Story, compare: bool) -> World {
-        let agenda = Agenda::scripted(schedule.steps.clone());
-        World::build(schedule, schedule.options.clone(), agenda, story, compare)
+        let decisions = Decisions::scripted(schedule.steps.clone());
+        World::build(schedule, schedule.options.clone(), decisions, story, compare)
     }
 
     /// Records all decisions, with a description of their effects.
     pub fn recorded(mut self) -> World {
-        self.shared.agenda.keep_record(true);
+        self.shared.decisions.keep_record(true);
         self
     }
 
     /// Records all decisions without descriptions.
     pub fn noted(mut self) -> World {
-        self.shared.agenda.keep_record(false);
+        self.shared.decisions.keep_record(false);
         self
     }
 
@@ -179,7 +179,7 @@ impl World {
     fn build(
         base: &Schedule,
         options: Options,
-        agenda: Agenda,
+        decisions: Decisions,
         story: Story,
         compare: bool,
     ) -> World {
@@ -198,7 +198,7 @@ impl World {
             outside: BTreeMap::new(),
             now: Instant(0),
             queue: Queue::new(tie),
-            agenda,
+            decisions,
             targets: Targets::new(&options.rules, seeds),
             // A large random start keeps session and connection numbers distinct from constants.
             net: Network::new(seeds.stream("net/numbers", 0).below(1 << 40)),
@@ -303,7 +303,7 @@ impl World {
             chronicle: shared.chronicle,
             held,
             trace: shared.trace,
-            steps: shared.agenda.take_record(),
+            steps: shared.decisions.take_record(),
             hits: *shared.targets.hits(),
             rules: shared.targets.take_struck(),
         }
@@ -341,8 +341,8 @@ impl World {
             }
             self.shared.now = at;
             let mut ran = None;
-            if self.shared.agenda.peek() == Some(at) {
-                let due = self.shared.agenda.pop().expect("looked at above");
+            if self.shared.decisions.peek() == Some(at) {
+                let due = self.shared.decisions.pop().expect("looked at above");
                 self.act(due);
             } else {
                 let (_, event) = self.shared.queue.pop().expect("looked at above");
@@ -372,8 +372,8 @@ impl World {
     }
 
     fn next_at(&self) -> Option<Instant> {
-        let (queue, agenda) = (self.shared.queue.peek(), self.shared.agenda.peek());
-        queue.into_iter().chain(agenda).min()
+        let (queue, decisions) = (self.shared.queue.peek(), self.shared.decisions.peek());
+        queue.into_iter().chain(decisions).min()
     }
 
     /// Carries out a decision.
@@ -392,7 +392,7 @@ impl World {
                 }
             }
             Due::Scripted(index) => {
-                let Some(Step { act, choices, .. }) = self.shared.agenda.step(index) else {
+                let Some(Step { act, choices, .. }) = self.shared.decisions.step(index) else {
                     return;
                 };
                 match act {
@@ -402,7 +402,7 @@ impl World {
                         let client = self.clients.get_mut(&client);
                         let later = client.and_then(|state| state.call_as(op, &choices, shared));
                         if let Some(until) = later {
-                            shared.agenda.put_off(until, due);
+                            shared.decisions.put_off(until, due);
                         }
                     }
                 }

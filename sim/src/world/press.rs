@@ -7,7 +7,7 @@ use zabkeeper_core::{Instant, ServerId};
 
 use super::World;
 use crate::clients::workload::Op;
-use crate::engine::agenda::Due;
+use crate::engine::decisions::Due;
 use crate::faults::catalog::Fault;
 use crate::network::stream::Party;
 
@@ -19,7 +19,7 @@ impl World {
         let after = self.fault_rng[Fault::NetIsolateLeader as usize].exponential(tick / 8);
         let at = Instant(self.shared.now.0 + after.max(1));
         if at < until {
-            self.shared.agenda.plan(at, Due::Press { server, until });
+            self.shared.decisions.plan(at, Due::Press { server, until });
         }
     }
 

@@ -14,7 +14,7 @@ use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 use crate::check::judge::{Check, Judge};
 use crate::check::observe::{ClientId, Observation};
 use crate::clients::workload::KeySpace;
-use crate::engine::agenda::Agenda;
+use crate::engine::decisions::Decisions;
 use crate::engine::queue::Queue;
 use crate::engine::seed::Seeds;
 use crate::faults::heal::Fate;
@@ -96,7 +96,7 @@ pub struct Shared {
     /// Future events.
     pub queue: Queue<Event>,
     /// Future decisions: fault strikes and client calls.
-    pub agenda: Agenda,
+    pub decisions: Decisions,
     /// Faults that strike at marks.
     pub targets: Targets,
     /// The network: connections and the bytes in flight.
@@ -152,13 +152,13 @@ impl Shared {
         text: impl FnOnce() -> String,
     ) {
         let stamp = Stamp { at: self.now, kind, ends };
-        let heard = self.agenda.listens() && matches!(kind, Kind::Fault | Kind::Life);
+        let heard = self.decisions.listens() && matches!(kind, Kind::Fault | Kind::Life);
         if !heard && self.chronicle.is_none() && self.lines.is_none() {
             return self.trace.event(stamp, payload, || plain::event(&text(), &self.net));
         }
         let text = text();
         if heard {
-            self.agenda.hear(&text);
+            self.decisions.hear(&text);
         }
         self.trace.event(stamp, payload, || plain::event(&text, &self.net));
         let place = self.place();
@@ -170,10 +170,10 @@ impl Shared {
         }
     }
 
-    /// Describes the current decision, if the agenda records descriptions.
+    /// Describes the current decision, if decisions are described.
     pub fn tell(&mut self, text: impl FnOnce() -> String) {
-        if self.agenda.listens() {
-            self.agenda.hear(&text());
+        if self.decisions.listens() {
+            self.decisions.hear(&text());
         }
     }
 

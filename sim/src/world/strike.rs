@@ -9,7 +9,7 @@ use super::{World, split};
 use crate::check::judge::Check;
 use crate::check::observe::Observation;
 use crate::clients::client::Client;
-use crate::engine::agenda::Due;
+use crate::engine::decisions::Due;
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
 use crate::faults::targets::Met;
@@ -29,7 +29,7 @@ impl World {
         if let Some(mean) = self.shared.options.faults.mean(fault) {
             let after = self.fault_rng[fault as usize].exponential(mean);
             let at = Instant(self.shared.now.0 + after.max(1));
-            self.shared.agenda.plan(at, Due::Strike(fault));
+            self.shared.decisions.plan(at, Due::Strike(fault));
         }
     }
 
@@ -51,13 +51,13 @@ impl World {
 
     pub(super) fn strike_once(&mut self, fault: Fault) {
         let ends_calls = matches!(fault, Fault::ClientClose | Fault::ClientTwin);
-        if ends_calls && !self.shared.agenda.is_scripted() {
+        if ends_calls && !self.shared.decisions.is_scripted() {
             self.rush(fault);
         }
-        if self.shared.agenda.is_recording() {
+        if self.shared.decisions.is_recording() {
             self.fault_rng[fault as usize].record();
         }
-        self.shared.agenda.begin();
+        self.shared.decisions.begin();
         self.striking = Some(fault);
         let hit = self.let_strike(fault);
         self.striking = None;
@@ -68,7 +68,7 @@ impl World {
         }
         // Whether an armed crash happens shows only later.
         let met = hit || fault == Fault::NodeCrashInStep;
-        self.shared.agenda.end(self.shared.now, Act::Strike(fault), choices, met);
+        self.shared.decisions.end(self.shared.now, Act::Strike(fault), choices, met);
     }
 
     /// In half of the cases all clients issue calls right before one client closes its session or
@@ -110,12 +110,12 @@ impl World {
         }
         let rng = self.shared.targets.rng(rule);
         let before = std::mem::replace(&mut self.fault_rng[fault as usize], rng);
-        self.shared.agenda.begin();
+        self.shared.decisions.begin();
         self.striking = Some(fault);
         let hit = self.strike_at(fault, server, Some(server));
         self.striking = None;
         self.shared.tally.faults[fault as usize] += u64::from(hit);
-        let told = self.shared.agenda.told();
+        let told = self.shared.decisions.told();
         let choices = std::mem::replace(&mut self.fault_rng[fault as usize], before).recorded();
         self.shared.targets.struck(met, choices, told);
     }

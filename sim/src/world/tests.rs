@@ -152,9 +152,9 @@ fn unaware_leader_receives_syncs_once_it_has_a_successor() {
     let mut world = settled_world(5);
     let old = world.leaders()[0];
     let syncs = |world: &mut World| {
-        world.shared.agenda.keep_record(false);
+        world.shared.decisions.keep_record(false);
         run_for(world, 50);
-        let steps = world.shared.agenda.take_record().expect("it is kept");
+        let steps = world.shared.decisions.take_record().expect("it is kept");
         steps.iter().filter(|step| matches!(step.act, Act::Call(_, Op::Sync))).count()
     };
     let before: usize = (0..100).map(|_| syncs(&mut world)).sum();

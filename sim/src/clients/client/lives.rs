@@ -52,7 +52,7 @@ impl Client {
         self.step(Input::Timeout, shared);
         let (client, life) = (self.id, self.life);
         if self.probe == Probe::NotAsked {
-            shared.agenda.plan(Instant(shared.now.0 + 1), Due::Work { client, life });
+            shared.decisions.plan(Instant(shared.now.0 + 1), Due::Work { client, life });
         } else {
             shared.after(0, Event::Probe { client, life });
         }

@@ -33,7 +33,7 @@ pub enum Due {
 
 /// The pending decisions; see the module.
 #[derive(Debug, Default)]
-pub struct Agenda {
+pub struct Decisions {
     due: BinaryHeap<Reverse<(Instant, Due)>>,
     script: Option<Vec<Step>>,
     record: Option<Vec<Step>>,
@@ -43,12 +43,12 @@ pub struct Agenda {
     heard: Option<Vec<String>>,
 }
 
-impl Agenda {
-    /// An agenda of only these steps.
-    pub fn scripted(script: Vec<Step>) -> Agenda {
+impl Decisions {
+    /// Only these steps.
+    pub fn scripted(script: Vec<Step>) -> Decisions {
         let due = script.iter().enumerate();
         let due = due.map(|(index, step)| Reverse((step.at, Due::Scripted(index)))).collect();
-        Agenda { due, script: Some(script), ..Agenda::default() }
+        Decisions { due, script: Some(script), ..Decisions::default() }
     }
 
     /// Records every step from now on, and with `describes` also what it does.
@@ -123,7 +123,7 @@ impl Agenda {
         }
     }
 
-    /// The descriptions since [`Agenda::begin`], for a strike that is not a step.
+    /// The descriptions since [`Decisions::begin`], for a strike that is not a step.
     pub fn told(&mut self) -> String {
         self.heard.take().unwrap_or_default().join("; ")
     }
@@ -150,12 +150,12 @@ mod tests {
             hit: true,
             told: String::new(),
         };
-        let mut agenda = Agenda::scripted(vec![strike(5), strike(5), strike(9)]);
-        agenda.plan(Instant(1), Due::Strike(Fault::NetReset));
-        assert_eq!((agenda.peek(), agenda.pop()), (Some(Instant(5)), Some(Due::Scripted(0))));
-        agenda.put_off(Instant(7), Due::Scripted(0));
-        let order: Vec<Due> = std::iter::from_fn(|| agenda.pop()).collect();
+        let mut decisions = Decisions::scripted(vec![strike(5), strike(5), strike(9)]);
+        decisions.plan(Instant(1), Due::Strike(Fault::NetReset));
+        assert_eq!((decisions.peek(), decisions.pop()), (Some(Instant(5)), Some(Due::Scripted(0))));
+        decisions.put_off(Instant(7), Due::Scripted(0));
+        let order: Vec<Due> = std::iter::from_fn(|| decisions.pop()).collect();
         assert_eq!(order, [1, 0, 2].map(Due::Scripted));
-        assert_eq!(agenda.step(2), Some(strike(9)));
+        assert_eq!(decisions.step(2), Some(strike(9)));
     }
 }
