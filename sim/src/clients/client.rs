@@ -384,8 +384,8 @@ impl Client {
         shared.note(Kind::Call, (self.id.0.into(), call.0), &[op as u8], || {
             format!("client {} {call} {request}", self.id.0)
         });
-        if let Some(chronicle) = &mut shared.chronicle {
-            chronicle.called(shared.now, self.id, call.0, request.to_string());
+        if let Some(timeline) = &mut shared.timeline {
+            timeline.called(shared.now, self.id, call.0, request.to_string());
         }
         self.calls.insert(call, Call { op, path, probe });
         self.jot(|| Word::Asked(request.clone()));
@@ -520,8 +520,8 @@ impl Client {
         };
         self.jot(|| Word::Answered(result.clone()));
         shared.tally.call(op, outcome);
-        if let Some(chronicle) = &mut shared.chronicle {
-            chronicle.ended(shared.now, self.id, call.0, outcome, answer_text(&result));
+        if let Some(timeline) = &mut shared.timeline {
+            timeline.ended(shared.now, self.id, call.0, outcome, answer_text(&result));
         }
         let zxid = result.as_ref().map_or(0, |done| done.zxid.0);
         let told = [op as u8, outcome as u8];

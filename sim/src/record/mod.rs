@@ -1,9 +1,8 @@
-//! What is kept of a run, and how people read it: the trace, the events in order of time, counters,
-//! the summary of one screen, and the page.
+//! What is kept of a run, and how people read it: the trace, the timeline of events, counters, the
+//! summary of one screen, and the page.
 //!
 //! Owns these records and their text. Must not influence the run, nor judge it.
 
-pub mod chronicle;
 pub mod coverage;
 pub mod html;
 pub(crate) mod output;
@@ -12,4 +11,5 @@ pub mod shapes;
 pub mod sometimes;
 pub mod story;
 pub mod tally;
+pub mod timeline;
 pub mod trace;

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use zabkeeper_core::{Epoch, Instant, Mode, ServerId, Status, Zxid};
 
 use crate::faults::catalog::Fault;
-use crate::record::chronicle::{Hit, Strike};
+use crate::record::timeline::{Hit, Strike};
 
 /// Columns of the diagram.
 const COLUMNS: u64 = 100;

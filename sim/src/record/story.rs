@@ -13,8 +13,8 @@ use std::fmt::Write;
 use zabkeeper_core::Instant;
 
 use crate::faults::catalog::Fault;
-use crate::record::chronicle::{Hit, Strike};
 use crate::record::roles::{Reign, Role};
+use crate::record::timeline::{Hit, Strike};
 use crate::run::job::Report;
 use crate::run::report::{self, Totals};
 

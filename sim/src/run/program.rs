@@ -16,11 +16,11 @@ use crate::clients::workload::Op;
 use crate::faults::buggify::Site;
 use crate::faults::catalog::{Fault, Trigger};
 use crate::mutate;
-use crate::record::chronicle::Chronicle;
 use crate::record::coverage::Coverage;
 use crate::record::html;
 use crate::record::output::{self, may_write, say, tell, write_file};
 use crate::record::story;
+use crate::record::timeline::Timeline;
 use crate::record::trace::Story;
 use crate::replay::schedule::{Schedule, Step};
 use crate::replay::shrink;
@@ -105,7 +105,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         written = written.and(write_schedule(path, schedule));
     }
     let shrinks = flags.shrink && report.outcome.failure.is_some();
-    let told = if shrinks { None } else { source.chronicle(&mut report, flags) };
+    let told = if shrinks { None } else { source.timeline(&mut report, flags) };
     if let Some(told) = &told {
         let seed = format!("seed {:#x}", report.job.seed);
         let name = flags.schedule.as_ref().map_or(seed, |path| schedule_name(path));
@@ -180,7 +180,7 @@ fn say_idle(schedule: &Schedule) {
 
 /// Prints a failure with the command that reproduces it. If the run is shrunk afterwards, only the
 /// shrunk run gets the full explanation.
-fn explain(failure: &Failure, report: &Report, told: Option<&Chronicle>, flags: &Flags) {
+fn explain(failure: &Failure, report: &Report, told: Option<&Timeline>, flags: &Flags) {
     let text =
         if flags.shrink { story::verdict(failure) } else { explanation(failure, report, told) };
     say(&format!("\n{}", report::failure(&text, report, flags)));
@@ -188,7 +188,7 @@ fn explain(failure: &Failure, report: &Report, told: Option<&Chronicle>, flags: 
 
 /// The evidence of a failure, and the events before it. After a panic in the simulator there are no
 /// events.
-fn explanation(failure: &Failure, report: &Report, told: Option<&Chronicle>) -> String {
+fn explanation(failure: &Failure, report: &Report, told: Option<&Timeline>) -> String {
     match told {
         Some(told) => story::explain(failure, report, told),
         None => failure.to_string(),
@@ -240,8 +240,8 @@ impl Source {
     }
 
     /// The collected events if they are needed; if the run did not collect them, it is repeated.
-    fn chronicle(&self, report: &mut Report, flags: &Flags) -> Option<Box<Chronicle>> {
-        if let Some(collected) = report.outcome.chronicle.take() {
+    fn timeline(&self, report: &mut Report, flags: &Flags) -> Option<Box<Timeline>> {
+        if let Some(collected) = report.outcome.timeline.take() {
             return Some(collected);
         }
         let failed = report.outcome.failure.as_ref();
@@ -249,7 +249,7 @@ impl Source {
         if !explained && report.outcome.stopped.is_none() && !draws(flags) {
             return None;
         }
-        self.run_to(flags.stop(), Story::Collect).outcome.chronicle
+        self.run_to(flags.stop(), Story::Collect).outcome.timeline
     }
 
     fn run_to(&self, stop: Stop, story: Story) -> Report {
@@ -281,7 +281,7 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) 
     let repro = cli::repro_of(&path);
     let report = &mut shrunk.report;
     let hash = report.outcome.hash;
-    let told = report.outcome.chronicle.take();
+    let told = report.outcome.timeline.take();
     if let Some(failure) = &report.outcome.failure {
         tell(&format!("\n{}\n", explanation(failure, report, told.as_deref())));
     }
@@ -322,7 +322,7 @@ fn schedule_name(path: &Path) -> String {
 fn write_pictures(
     flags: &Flags,
     source: &Source,
-    (report, told): (&Report, &Chronicle),
+    (report, told): (&Report, &Timeline),
     called: (&str, &str),
 ) -> Result<(), u8> {
     let failed = |flag: &str, path: &Path, error: io::Error| {
@@ -400,7 +400,7 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
         totals.add(&report);
         tell(&format!("{:<28} {}\n", report::verdict(&report), path.display()));
         say_drifted(&report);
-        let told = source.chronicle(&mut report, &one);
+        let told = source.timeline(&mut report, &one);
         if let Some(failure) = &report.outcome.failure {
             explain(failure, &report, told.as_deref(), &one);
             classes.push(failure.class);

@@ -14,7 +14,7 @@ use crate::faults::heal::{self, FOREVER, Fate};
 use crate::machine::fs::Crash;
 use crate::machine::node::Node;
 use crate::network::stream::{End, LinkPace, Party};
-use crate::record::chronicle::Hit;
+use crate::record::timeline::Hit;
 use crate::record::trace::Kind;
 use crate::world::options::VotePace;
 use crate::world::shared::Event;

@@ -39,9 +39,9 @@ use crate::faults::targets::Targets;
 use crate::machine::node::Node;
 use crate::network::reach::Reach;
 use crate::network::stream::{Arrival, Delivery, End, Network, Party};
-use crate::record::chronicle::{Lines, Strikes};
 use crate::record::roles::{Role, Roles};
 use crate::record::tally::{Counts, Tally};
+use crate::record::timeline::{Lines, Strikes};
 use crate::record::trace::{Kind, Story, Trace};
 use crate::replay::schedule::{Act, Schedule, Step};
 use crate::world::options::Options;
@@ -205,7 +205,7 @@ impl World {
             reach: Reach::default(),
             roles: Roles::default(),
             strikes: Strikes::default(),
-            chronicle: (story == Story::Collect).then(Box::default),
+            timeline: (story == Story::Collect).then(Box::default),
             lines: match story {
                 Story::States(view) => Some(Box::new(Lines::new(view, &servers))),
                 Story::Off
@@ -300,7 +300,7 @@ impl World {
             end_digest: self.end_digest,
             roles: shared.roles,
             strikes: shared.strikes,
-            chronicle: shared.chronicle,
+            timeline: shared.timeline,
             held,
             trace: shared.trace,
             steps: shared.decisions.take_record(),

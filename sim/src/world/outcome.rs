@@ -11,9 +11,9 @@ use super::Liveness;
 use crate::check::judge::{Check, Failure};
 use crate::engine::fork::Fork;
 use crate::faults::targets::Rule;
-use crate::record::chronicle::{Chronicle, Strikes};
 use crate::record::roles::Roles;
 use crate::record::tally::Tally;
+use crate::record::timeline::{Strikes, Timeline};
 use crate::record::trace::{Story, Trace};
 use crate::replay::schedule::Step;
 
@@ -49,7 +49,7 @@ pub struct Outcome {
     /// The faults that struck, with their targets.
     pub strikes: Strikes,
     /// The collected events, if requested.
-    pub chronicle: Option<Box<Chronicle>>,
+    pub timeline: Option<Box<Timeline>>,
     /// The contents of servers, disks and queue at the end, if the run had a stop.
     pub held: Held,
     /// Trace lines and hashes per event, if requested.
@@ -91,7 +91,7 @@ impl Outcome {
             end_digest: None,
             roles: Roles::default(),
             strikes: Strikes::default(),
-            chronicle: None,
+            timeline: None,
             held: Held::default(),
             trace: Trace::new(Story::Off, false),
             steps: None,

@@ -9,7 +9,7 @@ use crate::check::observe::Observation;
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
 use crate::network::stream::{Break, End, Party};
-use crate::record::chronicle::{Hit, pairs_text};
+use crate::record::timeline::{Hit, pairs_text};
 use crate::record::trace::Kind;
 use crate::world::shared::Event;
 

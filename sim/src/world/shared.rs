@@ -22,9 +22,9 @@ use crate::faults::targets::Targets;
 use crate::machine::fs::Crash;
 use crate::network::reach::Reach;
 use crate::network::stream::{Arrival, Break, Network, Party};
-use crate::record::chronicle::{Chronicle, Hit, Lines, Place, Strikes};
 use crate::record::roles::Roles;
 use crate::record::tally::Tally;
+use crate::record::timeline::{Hit, Lines, Place, Strikes, Timeline};
 use crate::record::trace::{Kind, Stamp, Trace, plain};
 use crate::world::options::Options;
 
@@ -110,7 +110,7 @@ pub struct Shared {
     /// The event trace with its fingerprint.
     pub trace: Trace,
     /// The trace collected for reports that people read.
-    pub chronicle: Option<Box<Chronicle>>,
+    pub timeline: Option<Box<Timeline>>,
     /// The trace as lines of server states.
     pub lines: Option<Box<Lines>>,
     /// The oracles and the first failure.
@@ -153,7 +153,7 @@ impl Shared {
     ) {
         let stamp = Stamp { at: self.now, kind, ends };
         let heard = self.decisions.listens() && matches!(kind, Kind::Fault | Kind::Life);
-        if !heard && self.chronicle.is_none() && self.lines.is_none() {
+        if !heard && self.timeline.is_none() && self.lines.is_none() {
             return self.trace.event(stamp, payload, || plain::event(&text(), &self.net));
         }
         let text = text();
@@ -165,8 +165,8 @@ impl Shared {
         if let Some(lines) = &mut self.lines {
             lines.note(place, kind, &text);
         }
-        if let Some(chronicle) = &mut self.chronicle {
-            chronicle.note(place, kind, ends, payload, text);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.note(place, kind, ends, payload, text);
         }
     }
 
@@ -202,8 +202,8 @@ impl Shared {
         if let Some(lines) = &mut self.lines {
             lines.observe(place, &what);
         }
-        if let Some(chronicle) = &mut self.chronicle {
-            chronicle.observe(place, &what);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.observe(place, &what);
         }
         self.judge.observe(self.now, self.trace.events(), what);
     }
@@ -211,8 +211,8 @@ impl Shared {
     /// A server's step hit these marks.
     pub fn reached(&mut self, server: ServerId, marks: Marks) {
         let place = self.place();
-        if let Some(chronicle) = &mut self.chronicle {
-            chronicle.reached(place, server, marks);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.reached(place, server, marks);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::faults::targets::Met;
 use crate::machine::fs::{Crash, disturb};
 use crate::machine::node::Node;
 use crate::network::stream::{Break, End, Party};
-use crate::record::chronicle::Hit;
+use crate::record::timeline::Hit;
 use crate::record::trace::Kind;
 use crate::replay::schedule::Act;
 use crate::world::shared::{Event, Shared, is_no_server};

@@ -10,8 +10,8 @@ use super::World;
 use crate::check::observe::ClientId;
 use crate::clients::client::Client;
 use crate::network::stream::Party;
-use crate::record::chronicle::position;
 use crate::record::roles::Role;
+use crate::record::timeline::position;
 
 /// A client or server that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -17,8 +17,8 @@ fn collected(seed: u64) -> Report {
 }
 
 fn page_of(report: &Report) -> String {
-    let chronicle = report.outcome.chronicle.as_deref().expect("asked for");
-    html::page(report, chronicle, ("seed 0x1", "REPRO: the command"))
+    let timeline = report.outcome.timeline.as_deref().expect("asked for");
+    html::page(report, timeline, ("seed 0x1", "REPRO: the command"))
 }
 
 fn data_of(page: &str) -> Value {
@@ -58,8 +58,8 @@ fn page_is_self_contained_and_complete() {
 /// A run with an artificial failure.
 fn failed() -> Report {
     let mut report = collected(1);
-    let chronicle = report.outcome.chronicle.as_deref().expect("asked for");
-    let state = chronicle.states[&ServerId(1)].last().expect("it was up");
+    let timeline = report.outcome.timeline.as_deref().expect("asked for");
+    let state = timeline.states[&ServerId(1)].last().expect("it was up");
     report.outcome.failure = Some(Failure {
         class: Class::Safety,
         id: "Z1",
@@ -85,8 +85,8 @@ fn page_shows_the_failure_with_its_text_escaped() {
 fn explanation_has_server_positions_faults_and_last_events() {
     let report = failed();
     let failure = report.outcome.failure.as_ref().expect("made above");
-    let chronicle = report.outcome.chronicle.as_deref().expect("asked for");
-    let text = story::explain(failure, &report, chronicle);
+    let timeline = report.outcome.timeline.as_deref().expect("asked for");
+    let text = story::explain(failure, &report, timeline);
     for part in
         ["Z1", "promised", "seen", "when", "how far servers got", "the last events at s1, s2"]
     {

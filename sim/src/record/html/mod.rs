@@ -1,6 +1,6 @@
 //! The HTML report of a run, a self-contained page: `--html FILE`.
 //!
-//! Owns which parts of a chronicle go onto the page, and how many. `page/*.js` draws them; it
+//! Owns which parts of a timeline go onto the page, and how many. `page/*.js` draws them; it
 //! receives columns of numbers, with times in microseconds, as differences to the previous number.
 
 use serde_json::{Value, json};
@@ -9,9 +9,9 @@ use zabkeeper_core::{Instant, ServerId, Zxid};
 use crate::check::judge::Failure;
 use crate::check::observe::ClientId;
 use crate::network::stream::Party;
-use crate::record::chronicle::{Call, Chronicle, Conn, Entry, Hit, Lane, Message, State};
 use crate::record::roles::Role;
 use crate::record::story;
+use crate::record::timeline::{Call, Conn, Entry, Hit, Lane, Message, State, Timeline};
 use crate::record::trace::Kind;
 use crate::record::trace::plain::positions_in;
 use crate::run::job::Report;
@@ -47,9 +47,9 @@ const SCRIPT: &str = concat!(
 );
 
 /// The page. `called`: the run's title, and the command that reproduces it.
-pub fn page(report: &Report, chronicle: &Chronicle, called: (&str, &str)) -> String {
+pub fn page(report: &Report, timeline: &Timeline, called: (&str, &str)) -> String {
     // Inside a script element only `<` could end it.
-    let data = data(report, chronicle, called).to_string().replace('<', "\\u003c");
+    let data = data(report, timeline, called).to_string().replace('<', "\\u003c");
     // Later parts are replaced first, so that no inserted part is searched for placeholders.
     PAGE.replacen("/*STYLE*/", STYLE, 1)
         .replacen("/*SCRIPT*/", SCRIPT, 1)
@@ -57,9 +57,9 @@ pub fn page(report: &Report, chronicle: &Chronicle, called: (&str, &str)) -> Str
 }
 
 /// The data that the page draws.
-pub fn data(report: &Report, chronicle: &Chronicle, (name, repro): (&str, &str)) -> Value {
+pub fn data(report: &Report, timeline: &Timeline, (name, repro): (&str, &str)) -> Value {
     let outcome = &report.outcome;
-    let lanes = Lanes::of(report, chronicle);
+    let lanes = Lanes::of(report, timeline);
     json!({
         "name": name,
         "options": report.options.to_string(),
@@ -72,13 +72,13 @@ pub fn data(report: &Report, chronicle: &Chronicle, (name, repro): (&str, &str))
         "clients": lanes.clients,
         "clients_left_out": lanes.left_out,
         "failure": outcome.failure.as_ref().map(failure),
-        "phases": phases(chronicle),
-        "states": states(report, chronicle, &lanes),
-        "messages": messages(chronicle, &lanes),
-        "calls": calls(chronicle),
-        "conns": conns(chronicle),
+        "phases": phases(timeline),
+        "states": states(report, timeline, &lanes),
+        "messages": messages(timeline, &lanes),
+        "calls": calls(timeline),
+        "conns": conns(timeline),
         "strikes": strikes(report),
-        "told": told(chronicle, &lanes),
+        "told": told(timeline, &lanes),
     })
 }
 
@@ -90,11 +90,11 @@ struct Lanes {
 }
 
 impl Lanes {
-    fn of(report: &Report, chronicle: &Chronicle) -> Lanes {
+    fn of(report: &Report, timeline: &Timeline) -> Lanes {
         let servers: Vec<ServerId> = report.outcome.roles.changes().keys().copied().collect();
         // A client without calls and sessions is an intruder.
-        let sessions = chronicle.conns.iter().filter(|conn| conn.session != 0);
-        let callers = chronicle.calls.iter().map(|call| call.client.0);
+        let sessions = timeline.conns.iter().filter(|conn| conn.session != 0);
+        let callers = timeline.calls.iter().map(|call| call.client.0);
         let mut clients: Vec<u32> = callers.chain(sessions.map(|conn| conn.client.0)).collect();
         clients.sort_unstable();
         clients.dedup();
@@ -135,14 +135,14 @@ fn failure(failure: &Failure) -> Value {
     })
 }
 
-fn phases(chronicle: &Chronicle) -> Value {
-    let phases = chronicle.told.iter().filter(|entry| entry.kind == Kind::Phase);
+fn phases(timeline: &Timeline) -> Value {
+    let phases = timeline.told.iter().filter(|entry| entry.kind == Kind::Phase);
     phases.map(|entry| json!([micros(entry.at), entry.text])).collect()
 }
 
-fn states(report: &Report, chronicle: &Chronicle, lanes: &Lanes) -> Value {
+fn states(report: &Report, timeline: &Timeline, lanes: &Lanes) -> Value {
     let failed = report.outcome.failure.is_some();
-    let all: usize = chronicle.states.values().map(Vec::len).sum();
+    let all: usize = timeline.states.values().map(Vec::len).sum();
     let close = if all <= STATES_MAX {
         0
     } else if failed {
@@ -151,7 +151,7 @@ fn states(report: &Report, chronicle: &Chronicle, lanes: &Lanes) -> Value {
         u64::MAX
     };
     let of = |id: &ServerId| {
-        let all = chronicle.states.get(id).map_or(&[][..], Vec::as_slice);
+        let all = timeline.states.get(id).map_or(&[][..], Vec::as_slice);
         columns_of_states(&sampled(all, close))
     };
     lanes.servers.iter().map(of).collect()
@@ -205,10 +205,10 @@ fn role(role: Role) -> u64 {
     }
 }
 
-fn messages(chronicle: &Chronicle, lanes: &Lanes) -> Value {
-    let skipped = chronicle.messages.len().saturating_sub(MESSAGES_MAX);
+fn messages(timeline: &Timeline, lanes: &Lanes) -> Value {
+    let skipped = timeline.messages.len().saturating_sub(MESSAGES_MAX);
     let mut kinds: Vec<&'static str> = Vec::new();
-    let list: Vec<(&Message, i64, i64)> = chronicle.messages[skipped..]
+    let list: Vec<(&Message, i64, i64)> = timeline.messages[skipped..]
         .iter()
         .map(|message| (message, lanes.index(message.from), lanes.index(message.to)))
         .filter(|(_, from, to)| *from >= 0 && *to >= 0)
@@ -237,9 +237,9 @@ fn messages(chronicle: &Chronicle, lanes: &Lanes) -> Value {
     })
 }
 
-fn calls(chronicle: &Chronicle) -> Value {
-    let skipped = chronicle.calls.len().saturating_sub(CALLS_MAX);
-    let list = &chronicle.calls[skipped..];
+fn calls(timeline: &Timeline) -> Value {
+    let skipped = timeline.calls.len().saturating_sub(CALLS_MAX);
+    let list = &timeline.calls[skipped..];
     let took = |call: &Call| match &call.end {
         Some((end, ..)) => i64::try_from(micros(*end) - micros(call.at)).unwrap_or(i64::MAX),
         None => -1,
@@ -260,14 +260,14 @@ fn calls(chronicle: &Chronicle) -> Value {
     })
 }
 
-fn conns(chronicle: &Chronicle) -> Value {
+fn conns(timeline: &Timeline) -> Value {
     let row = |conn: &Conn| {
         let until = conn.until.map_or(-1, |at| i64::try_from(micros(at)).unwrap_or(i64::MAX));
         let session =
             if conn.session == 0 { String::new() } else { format!("{:#x}", conn.session) };
         json!([conn.client.0, conn.server.0, micros(conn.at), until, session])
     };
-    chronicle.conns.iter().map(row).collect()
+    timeline.conns.iter().map(row).collect()
 }
 
 fn strikes(report: &Report) -> Value {
@@ -293,11 +293,11 @@ fn client_of(party: &Party) -> Option<i64> {
     }
 }
 
-fn told(chronicle: &Chronicle, lanes: &Lanes) -> Value {
-    let skipped = chronicle.told.len().saturating_sub(TOLD_MAX);
+fn told(timeline: &Timeline, lanes: &Lanes) -> Value {
+    let skipped = timeline.told.len().saturating_sub(TOLD_MAX);
     // Faults are drawn with their targets, and phases separately.
     let drawn = |entry: &&Entry| !matches!(entry.kind, Kind::Fault | Kind::Phase);
-    let list: Vec<&Entry> = chronicle.told[skipped..].iter().filter(drawn).collect();
+    let list: Vec<&Entry> = timeline.told[skipped..].iter().filter(drawn).collect();
     let plain =
         |of: &dyn Fn(&Entry) -> Value| list.iter().map(|entry| of(entry)).collect::<Vec<_>>();
     json!({

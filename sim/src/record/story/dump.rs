@@ -10,8 +10,8 @@ use std::path::Path;
 use zabkeeper_core::{Instant, ServerId};
 
 use crate::faults::heal;
-use crate::record::chronicle::{Chronicle, Conn, Entry, Lane, Message, Strike};
 use crate::record::output::write_file;
+use crate::record::timeline::{Conn, Entry, Lane, Message, Strike, Timeline};
 use crate::record::trace::plain::positions_in;
 use crate::run::job::Report;
 use crate::world::Held;
@@ -29,7 +29,7 @@ pub fn dump(
     folder: &Path,
     at: Instant,
     report: &Report,
-    (chronicle, held): (&Chronicle, &Held),
+    (timeline, held): (&Timeline, &Held),
 ) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     // Files of an earlier run's servers must not remain.
@@ -41,20 +41,20 @@ pub fn dump(
     }
     let write = |name: &str, text: &str| write_file(&folder.join(name), &positions_in(text));
     for server in report.outcome.roles.changes().keys() {
-        let mut text = of_server(*server, at, report, chronicle);
+        let mut text = of_server(*server, at, report, timeline);
         if let Some(held) = held.servers.get(server) {
             let _infallible = write!(text, "\n{held}");
         }
         write(&format!("s{server}.txt"), &text)?;
     }
-    write("clients.txt", &of_clients(at, chronicle))?;
+    write("clients.txt", &of_clients(at, timeline))?;
     write("queue.txt", &format!("what will happen after {at}\n\n{}\n", held.queue.join("\n")))?;
-    write("messages.txt", &of_messages(at, chronicle))
+    write("messages.txt", &of_messages(at, timeline))
 }
 
-fn of_server(server: ServerId, at: Instant, report: &Report, chronicle: &Chronicle) -> String {
+fn of_server(server: ServerId, at: Instant, report: &Report, timeline: &Timeline) -> String {
     let mut text = format!("s{server} at {at}\n");
-    let states = chronicle.states.get(&server).map_or(&[][..], Vec::as_slice);
+    let states = timeline.states.get(&server).map_or(&[][..], Vec::as_slice);
     let state = states.iter().rfind(|state| state.at <= at);
     match state {
         None => text.push_str("role         is down, and was never up\n"),
@@ -62,7 +62,7 @@ fn of_server(server: ServerId, at: Instant, report: &Report, chronicle: &Chronic
             let [appended, durable, committed, applied] = state.marks;
             let [sessions, watches] = state.held;
             let conns =
-                chronicle.conns.iter().filter(|conn| conn.server == server && stands(conn, at));
+                timeline.conns.iter().filter(|conn| conn.server == server && stands(conn, at));
             let conns = conns.count();
             let _infallible = write!(
                 text,
@@ -97,7 +97,7 @@ fn of_server(server: ServerId, at: Instant, report: &Report, chronicle: &Chronic
         );
     }
     let mine = |entry: &&Entry| entry.at <= at && entry.who == Lane::Server(server);
-    let events: Vec<&Entry> = chronicle.told.iter().filter(mine).collect();
+    let events: Vec<&Entry> = timeline.told.iter().filter(mine).collect();
     text.push_str("\nlast changes\n");
     for entry in &events[events.len().saturating_sub(EVENTS)..] {
         let _infallible =
@@ -110,9 +110,9 @@ fn stands(conn: &Conn, at: Instant) -> bool {
     conn.at <= at && conn.until.is_none_or(|until| until > at)
 }
 
-fn of_clients(at: Instant, chronicle: &Chronicle) -> String {
+fn of_clients(at: Instant, timeline: &Timeline) -> String {
     let mut text = format!("clients at {at}\n\nconnections\n");
-    for conn in chronicle.conns.iter().filter(|conn| stands(conn, at)) {
+    for conn in timeline.conns.iter().filter(|conn| stands(conn, at)) {
         let Conn { client, server, conn, at, session, .. } = conn;
         let _infallible = writeln!(
             text,
@@ -121,7 +121,7 @@ fn of_clients(at: Instant, chronicle: &Chronicle) -> String {
         );
     }
     text.push_str("\ncalls under way\n");
-    for call in &chronicle.calls {
+    for call in &timeline.calls {
         let ended = call.end.as_ref().is_some_and(|(end, ..)| *end <= at);
         if call.at <= at && !ended {
             let _infallible =
@@ -131,7 +131,7 @@ fn of_clients(at: Instant, chronicle: &Chronicle) -> String {
     text
 }
 
-fn of_messages(at: Instant, chronicle: &Chronicle) -> String {
+fn of_messages(at: Instant, timeline: &Timeline) -> String {
     let mut text = format!("messages under way at {at}; those that nobody will take say so\n\n");
     // Messages in flight for longer, ns, are probably lost, and are not shown.
     const LOST: u64 = 100_000_000;
@@ -139,7 +139,7 @@ fn of_messages(at: Instant, chronicle: &Chronicle) -> String {
         Some(got) => message.at <= at && got > at,
         None => message.at <= at && at.0 - message.at.0 < LOST,
     };
-    for message in chronicle.messages.iter().filter(under_way) {
+    for message in timeline.messages.iter().filter(under_way) {
         let Message { at, from, to, kind, number, .. } = message;
         let got = message.got.map_or("never taken".to_owned(), |got| format!("taken at {got}"));
         let number = if *number == 0 { String::new() } else { format!(" {number:#x}") };

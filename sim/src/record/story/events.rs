@@ -10,7 +10,7 @@ use zabkeeper_core::{Instant, ServerId, Zxid};
 use super::failure::{names, session_named, zxid_named};
 use super::fit;
 use crate::check::observe::ClientId;
-use crate::record::chronicle::{Chronicle, Entry, Lane, Message, position};
+use crate::record::timeline::{Entry, Lane, Message, Timeline, position};
 use crate::record::trace::Kind;
 use crate::record::trace::plain::{as_position, positions_in, words};
 use crate::run::job::Report;
@@ -62,7 +62,7 @@ pub(super) fn last_events(
     (at, event): (Instant, u64),
     whom: &Whom<'_>,
     report: &Report,
-    chronicle: &Chronicle,
+    timeline: &Timeline,
 ) -> String {
     let &Whom { servers, clients, evidence, about_disk } = whom;
     let (session, zxid) = (session_named(evidence), zxid_named(evidence));
@@ -88,7 +88,7 @@ pub(super) fn last_events(
             && !daily(entry, about_clients)
             && (!about_disk || is_about_disk(entry))
     };
-    let events = chronicle.inputs.iter().chain(&chronicle.told).filter(concerns);
+    let events = timeline.inputs.iter().chain(&timeline.told).filter(concerns);
     let line = |entry: &Entry| {
         let names = |what: &dyn Fn(&str) -> bool| words(&entry.text).any(what);
         let of_session = session.as_deref().is_some_and(|session| names(&|word| word == session));
@@ -98,13 +98,13 @@ pub(super) fn last_events(
         Event { at, event, alone, named: of_session || of_zxid, text }
     };
     let mut events: Vec<Event> = events.map(line).collect();
-    events.extend(marks((at, event), servers, report, chronicle));
+    events.extend(marks((at, event), servers, report, timeline));
     if !about_clients {
-        let sent = chronicle.messages.iter().filter(|message| message.at <= at);
+        let sent = timeline.messages.iter().filter(|message| message.at <= at);
         let sent = sent.filter_map(|message| send(message, servers));
         events.extend(sent.filter(|event| !about_disk || vouches(&event.text)));
     }
-    let lives = |clients| lives_of(clients, at, evidence, chronicle);
+    let lives = |clients| lives_of(clients, at, evidence, timeline);
     events.extend(clients.into_iter().flat_map(lives));
     events.sort_by_key(|line| (line.at, line.event.unwrap_or(u64::MAX)));
     let mut whom = names(servers);
@@ -173,11 +173,11 @@ fn marks(
     (at, event): (Instant, u64),
     servers: &BTreeSet<ServerId>,
     report: &Report,
-    chronicle: &Chronicle,
+    timeline: &Timeline,
 ) -> Vec<Event> {
     let hits = &report.outcome.tally.marks;
     let mut events = Vec::new();
-    for (place, server, marks) in &chronicle.marks {
+    for (place, server, marks) in &timeline.marks {
         if place.at > at || !(servers.is_empty() || servers.contains(server)) {
             continue;
         }
@@ -234,7 +234,7 @@ fn lives_of(
     clients: &BTreeSet<ClientId>,
     until: Instant,
     evidence: &[String],
-    chronicle: &Chronicle,
+    timeline: &Timeline,
 ) -> Vec<Event> {
     let mut lines = Vec::new();
     let mut line = |at: Instant, named: bool, text: String| {
@@ -242,7 +242,7 @@ fn lives_of(
             lines.push(Event { at, event: None, alone: named, named, text });
         }
     };
-    for conn in chronicle.conns.iter().filter(|conn| clients.contains(&conn.client)) {
+    for conn in timeline.conns.iter().filter(|conn| clients.contains(&conn.client)) {
         let (client, server) = (conn.client.0, conn.server);
         line(
             conn.at,
@@ -253,7 +253,7 @@ fn lives_of(
             line(at, false, format!("client {client} has lost its connection with s{server}"));
         }
     }
-    for call in chronicle.calls.iter().filter(|call| clients.contains(&call.client)) {
+    for call in timeline.calls.iter().filter(|call| clients.contains(&call.client)) {
         let (client, what) = (call.client.0, &call.text);
         let named = evidence.iter().any(|line| line.contains(what.as_str()));
         line(call.at, named, format!("client {client} calls {what}"));
@@ -267,7 +267,7 @@ fn lives_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::chronicle::Call;
+    use crate::record::timeline::Call;
 
     fn line(ms: u64, text: &str, alone: bool, named: bool) -> Event {
         let (at, event, text) = (Instant(ms * 1_000_000), Some(ms), text.to_owned());
@@ -327,11 +327,11 @@ mod tests {
             client: ClientId(4),
             text: text.to_owned(),
         };
-        let mut chronicle = Chronicle::default();
-        chronicle.calls.extend([call(1, "create /a"), call(2, "getData /b")]);
+        let mut timeline = Timeline::default();
+        timeline.calls.extend([call(1, "create /a"), call(2, "getData /b")]);
         let evidence = ["client 4: create /a must become NoNode".to_owned()];
         let (clients, until) = (BTreeSet::from([ClientId(4)]), Instant(u64::MAX));
-        let lines = lives_of(&clients, until, &evidence, &chronicle);
+        let lines = lives_of(&clients, until, &evidence, &timeline);
         let named: Vec<bool> = lines.iter().map(|line| line.named).collect();
         assert_eq!(named, [true, false]);
     }

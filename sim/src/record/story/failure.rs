@@ -13,8 +13,8 @@ use crate::check::judge::{Class, Failure};
 use crate::check::observe::ClientId;
 use crate::faults::catalog::Fault;
 use crate::faults::heal;
-use crate::record::chronicle::{Chronicle, Entry, Lane, State, Strike, position};
 use crate::record::roles::Role;
+use crate::record::timeline::{Entry, Lane, State, Strike, Timeline, position};
 use crate::record::trace::plain::{as_position, positions_in};
 use crate::run::job::Report;
 
@@ -41,20 +41,20 @@ pub fn verdict(failure: &Failure) -> String {
 }
 
 /// The full explanation: head, progress of each server, faults, and the last events.
-pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> String {
+pub fn explain(failure: &Failure, report: &Report, timeline: &Timeline) -> String {
     let mut text = verdict(failure);
     let about_disk = ABOUT_DISKS.contains(&failure.id);
     let servers = if about_disk {
         servers_in(&failure.evidence.join(" ")).into_iter().take(1).collect()
     } else {
         let mut servers = servers_named(&failure.evidence);
-        servers.extend(server_of(failure.event, chronicle));
+        servers.extend(server_of(failure.event, timeline));
         servers
     };
     if let Some(zxid) = zxid_named(&failure.evidence).filter(|_| !about_disk) {
-        text.push_str(&reached(zxid, chronicle));
+        text.push_str(&reached(zxid, timeline));
     } else {
-        text.push_str(&positions(failure.at, report, chronicle));
+        text.push_str(&positions(failure.at, report, timeline));
         if failure.class == Class::Panic {
             text.push_str(
                 "  (the step that panicked has shown nothing: it may have changed more)\n",
@@ -70,20 +70,20 @@ pub fn explain(failure: &Failure, report: &Report, chronicle: &Chronicle) -> Str
         evidence: &failure.evidence,
         about_disk,
     };
-    text.push_str(&last_events(place, &whom, report, chronicle));
+    text.push_str(&last_events(place, &whom, report, timeline));
     text
 }
 
 /// The explanation of a run that stopped early: progress of servers, active faults, and the last
 /// events.
-pub fn stopped(why: &str, report: &Report, chronicle: &Chronicle) -> String {
+pub fn stopped(why: &str, report: &Report, timeline: &Timeline) -> String {
     let (at, event) = (report.outcome.ended, report.outcome.events);
     let mut text = format!("stopped at {at} (event {event}): {why}\n");
-    text.push_str(&positions(at, report, chronicle));
+    text.push_str(&positions(at, report, timeline));
     text.push_str(&lasting(at, report));
     let all = BTreeSet::new();
     let whom = Whom { servers: &all, clients: None, evidence: &[], about_disk: false };
-    text.push_str(&last_events((at, event), &whom, report, chronicle));
+    text.push_str(&last_events((at, event), &whom, report, timeline));
     text.push_str(
         "\nTo see more of it, add --dump DIR (a file for each server), --html FILE, or --trace \
          all.\n",
@@ -92,14 +92,14 @@ pub fn stopped(why: &str, report: &Report, chronicle: &Chronicle) -> String {
 }
 
 /// The last status of each server.
-fn positions(at: Instant, report: &Report, chronicle: &Chronicle) -> String {
+fn positions(at: Instant, report: &Report, timeline: &Timeline) -> String {
     let mut text = "\nwhere servers are\n".to_owned();
     let _infallible = writeln!(
         text,
         "  {:<26}{:<18}{:>9}{:>9}{:>11}{:>9}  proposals",
         "", "epoch", "appended", "durable", "committed", "applied"
     );
-    for (server, states) in &chronicle.states {
+    for (server, states) in &timeline.states {
         if let Some(state) = states.last() {
             let still = |strike: &Strike| {
                 let goes_on = strike.at <= at && strike.until.is_some_and(|until| until > at);
@@ -191,17 +191,17 @@ pub(super) fn zxid_named(evidence: &[String]) -> Option<Zxid> {
     words.filter_map(as_position).next()
 }
 
-fn server_of(event: u64, chronicle: &Chronicle) -> Option<ServerId> {
+fn server_of(event: u64, timeline: &Timeline) -> Option<ServerId> {
     let of = |entry: &Entry| match entry.who {
         Lane::Server(server) => Some(server),
         Lane::World | Lane::Client(_) => None,
     };
     let near = |entry: &&Entry| entry.event <= event && entry.event + 2 >= event;
-    chronicle.inputs.iter().rev().chain(chronicle.told.iter().rev()).find(near).and_then(of)
+    timeline.inputs.iter().rev().chain(timeline.told.iter().rev()).find(near).and_then(of)
 }
 
 /// When each server had appended, made durable, committed and applied this transaction.
-fn reached(zxid: Zxid, chronicle: &Chronicle) -> String {
+fn reached(zxid: Zxid, timeline: &Timeline) -> String {
     let mut text = format!(
         "\nhow far servers got with {} (zxid {zxid})\n  {:<4}{:<28}{:>13}{:>13}{:>13}{:>13}\n",
         position(zxid),
@@ -212,7 +212,7 @@ fn reached(zxid: Zxid, chronicle: &Chronicle) -> String {
         "committed",
         "applied"
     );
-    for (server, states) in &chronicle.states {
+    for (server, states) in &timeline.states {
         let Some(last) = states.last() else {
             continue;
         };

@@ -5,7 +5,7 @@
 use zabkeeper_core::{ConnId, ServerId, Zxid};
 
 use crate::network::stream::{Network, Party};
-use crate::record::chronicle::position;
+use crate::record::timeline::position;
 
 /// Splits a text into alphanumeric words and separators.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {

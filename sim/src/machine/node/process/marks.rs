@@ -14,8 +14,8 @@ use crate::faults::catalog::Fault;
 use crate::faults::targets::Met;
 use crate::machine::fs::{Crash, Disk, disturb};
 use crate::machine::node::power;
-use crate::record::chronicle::Hit;
 use crate::record::roles::Role;
+use crate::record::timeline::Hit;
 use crate::record::trace::Kind;
 use crate::world::shared::Shared;
 

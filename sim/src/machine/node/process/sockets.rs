@@ -226,10 +226,10 @@ impl Process {
     /// Hands what the server has to say to the driver, and what that has for the sockets to the
     /// network.
     pub(super) fn send(&mut self, now: Now, out: &mut Outbox, shared: &mut Shared) {
-        if let Some(chronicle) = &mut shared.chronicle {
+        if let Some(timeline) = &mut shared.timeline {
             let known = |conn: &ConnId| self.sockets.contains_key(&SocketId::Client(*conn));
             for (conn, command) in out.clients.iter().filter(|(conn, _)| known(conn)) {
-                chronicle.answered(shared.now, self.id, *conn, command);
+                timeline.answered(shared.now, self.id, *conn, command);
             }
         }
         self.note_peer_commands(&out.peers, shared);

@@ -30,7 +30,7 @@ const KEPT: usize = 4_000;
 
 /// The collected events.
 #[derive(Debug, Default)]
-pub struct Chronicle {
+pub struct Timeline {
     /// Faults, starts and ends of servers, phases, connections.
     pub told: Vec<Entry>,
     /// The newest inputs of servers.
@@ -200,7 +200,7 @@ impl State {
     }
 }
 
-impl Chronicle {
+impl Timeline {
     /// Records an event of the trace.
     pub fn note(
         &mut self,
