@@ -119,7 +119,7 @@ fn simulated_world_uses_no_io_threads_or_clocks() {
     const AROUND: [&str; 12] = [
         "mutate",
         "record/output.rs",
-        "record/story/dump.rs",
+        "record/summary/dump.rs",
         "replay/shrink/mod.rs",
         "run/batch.rs",
         "run/determinism.rs",

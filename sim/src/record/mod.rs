@@ -9,7 +9,7 @@ pub(crate) mod output;
 pub mod roles;
 pub mod shapes;
 pub mod sometimes;
-pub mod story;
+pub mod summary;
 pub mod tally;
 pub mod timeline;
 pub mod trace;

@@ -82,7 +82,7 @@ pub struct Detail {
 
 /// Where the text goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Story {
+pub enum TraceSink {
     /// No text.
     #[default]
     Off,
@@ -115,7 +115,7 @@ pub struct Stamp {
 pub struct Trace {
     hash: Fingerprint,
     events: u64,
-    story: Story,
+    sink: TraceSink,
     kept: Vec<String>,
     /// Half of the hash after every event, if two runs are to be compared.
     marks: Option<Vec<u64>>,
@@ -125,12 +125,12 @@ pub struct Trace {
 
 impl Trace {
     /// An empty trace. With `compare`, keeps the hash after each event.
-    pub fn new(story: Story, compare: bool) -> Trace {
+    pub fn new(sink: TraceSink, compare: bool) -> Trace {
         let marks = compare.then(Vec::new);
         Trace {
             hash: Fingerprint::default(),
             events: 0,
-            story,
+            sink,
             kept: Vec::new(),
             marks,
             deaf: false,
@@ -155,24 +155,24 @@ impl Trace {
         if let Some(marks) = &mut self.marks {
             marks.push(self.hash.high);
         }
-        if self.story != Story::Off {
+        if self.sink != TraceSink::Off {
             self.tell(stamp, text);
         }
     }
 
     #[cold]
     fn tell(&mut self, stamp: Stamp, text: impl FnOnce() -> String) {
-        let wanted = match self.story {
-            Story::Off | Story::States(_) | Story::Collect => false,
-            Story::Discard => true,
-            Story::Print(detail) if !detail.view.holds(&stamp) => false,
-            Story::Print(detail) => match stamp.kind {
+        let wanted = match self.sink {
+            TraceSink::Off | TraceSink::States(_) | TraceSink::Collect => false,
+            TraceSink::Discard => true,
+            TraceSink::Print(detail) if !detail.view.holds(&stamp) => false,
+            TraceSink::Print(detail) => match stamp.kind {
                 Kind::Send | Kind::Receive => detail.bytes,
                 Kind::Disk | Kind::Completion => detail.disk,
                 Kind::Conn | Kind::Step | Kind::Call => detail.messages,
                 Kind::Fault | Kind::Life | Kind::Phase => true,
             },
-            Story::Keep(from, to) => (from..=to).contains(&self.events),
+            TraceSink::Keep(from, to) => (from..=to).contains(&self.events),
         };
         if !wanted {
             return;
@@ -184,10 +184,10 @@ impl Trace {
             stamp.kind.to_string(),
             printable(text())
         );
-        match self.story {
-            Story::Print(_) => tell(&format!("{line}\n")),
-            Story::Keep(..) => self.kept.push(line),
-            Story::Off | Story::Discard | Story::States(_) | Story::Collect => {}
+        match self.sink {
+            TraceSink::Print(_) => tell(&format!("{line}\n")),
+            TraceSink::Keep(..) => self.kept.push(line),
+            TraceSink::Off | TraceSink::Discard | TraceSink::States(_) | TraceSink::Collect => {}
         }
     }
 
@@ -195,16 +195,18 @@ impl Trace {
     /// effects are.
     pub fn outputs(&mut self, at: Instant, server: ServerId, text: impl FnOnce() -> String) {
         let stamp = Stamp { at, kind: Kind::Step, ends: (server.0, 0) };
-        let wanted = match self.story {
-            Story::Discard => true,
-            Story::Print(detail) => detail.bytes && detail.view.holds(&stamp),
-            Story::Off | Story::States(_) | Story::Collect | Story::Keep(..) => false,
+        let wanted = match self.sink {
+            TraceSink::Discard => true,
+            TraceSink::Print(detail) => detail.bytes && detail.view.holds(&stamp),
+            TraceSink::Off | TraceSink::States(_) | TraceSink::Collect | TraceSink::Keep(..) => {
+                false
+            }
         };
         if self.deaf || !wanted {
             return;
         }
         let text = text();
-        if self.story != Story::Discard {
+        if self.sink != TraceSink::Discard {
             for line in printable(text).lines() {
                 tell(&format!("{:>31} s{server} {line}\n", ""));
             }
@@ -325,8 +327,8 @@ fn fold(a: u64, b: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn traced(story: Story, time: u64, payload: &[u8]) -> Trace {
-        let mut trace = Trace::new(story, true);
+    fn traced(sink: TraceSink, time: u64, payload: &[u8]) -> Trace {
+        let mut trace = Trace::new(sink, true);
         for at in [time, time + 1] {
             let stamp = Stamp { at: Instant(at), kind: Kind::Send, ends: (1, 2) };
             trace.event(stamp, payload, || "text".into());
@@ -341,17 +343,17 @@ mod tests {
 
     #[test]
     fn trace_hash_covers_time_and_payload_but_not_text() {
-        let base = traced(Story::Off, 5, b"abc");
-        assert_eq!(base.hash(), traced(Story::Discard, 5, b"abc").hash());
-        assert_ne!(base.hash(), traced(Story::Off, 6, b"abc").hash());
-        assert_ne!(base.hash(), traced(Story::Off, 5, b"abd").hash());
-        assert_ne!(base.hash(), traced(Story::Off, 5, b"abc\0").hash());
+        let base = traced(TraceSink::Off, 5, b"abc");
+        assert_eq!(base.hash(), traced(TraceSink::Discard, 5, b"abc").hash());
+        assert_ne!(base.hash(), traced(TraceSink::Off, 6, b"abc").hash());
+        assert_ne!(base.hash(), traced(TraceSink::Off, 5, b"abd").hash());
+        assert_ne!(base.hash(), traced(TraceSink::Off, 5, b"abc\0").hash());
         assert_eq!(base.marks().len(), 2);
     }
 
     #[test]
     fn trace_line_has_fixed_columns() {
-        let trace = traced(Story::Keep(2, 2), 5, b"abc");
+        let trace = traced(TraceSink::Keep(2, 2), 5, b"abc");
         assert_eq!(trace.kept(), ["     0.000000s        2 send    text"]);
     }
 }

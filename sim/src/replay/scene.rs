@@ -16,7 +16,7 @@ use zabkeeper_core::{SessionId, Zxid};
 use crate::check::observe::ClientId;
 use crate::clients::workload::Op;
 use crate::engine::seed::Seeds;
-use crate::record::trace::Story;
+use crate::record::trace::TraceSink;
 use crate::replay::schedule::Schedule;
 use crate::world::World;
 use crate::world::options::{Options, Pinned, Profile, ServerOptions};
@@ -65,7 +65,7 @@ pub fn play(seed: u64, calls: usize, members: String) -> Result<History, String>
     workload.depth = 1;
     let mut schedule = Schedule::of_run(seed, &options, Vec::new());
     schedule.absent = [ClientId(0)].into();
-    World::scripted(&schedule, Story::Off, false).scene(calls)
+    World::scripted(&schedule, TraceSink::Off, false).scene(calls)
 }
 
 /// The parts that must be equal wherever the scene is played, one line per reply or event, grouped

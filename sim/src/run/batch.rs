@@ -15,7 +15,7 @@ use signal_hook::flag;
 
 use crate::check::judge::Class;
 use crate::record::output::say;
-use crate::record::trace::Story;
+use crate::record::trace::TraceSink;
 use crate::run::cli::Flags;
 use crate::run::determinism;
 use crate::run::job::{Report, wall_clock};
@@ -92,7 +92,7 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
                 let number = taken.load(Ordering::Relaxed) + index;
                 let twice = flags.check_determinism || number.is_multiple_of(CHECK_ONE_IN);
                 let mut report =
-                    if twice { determinism::check(&job) } else { job.run(Story::Off, false) };
+                    if twice { determinism::check(&job) } else { job.run(TraceSink::Off, false) };
                 report.outcome.trace.forget();
                 spent.fetch_add(report.cpu_ns, Ordering::Relaxed);
                 if sender.send((index, report)).is_err() {

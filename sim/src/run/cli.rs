@@ -14,7 +14,7 @@ use crate::engine::fork::{self, Fork, Place};
 use crate::engine::selection::Selection;
 use crate::faults::buggify::Choice;
 use crate::faults::targets::Rule;
-use crate::record::trace::{Detail, Story, View};
+use crate::record::trace::{Detail, TraceSink, View};
 use crate::replay::shrink::Budget;
 use crate::run::format;
 use crate::run::job::Job;
@@ -372,16 +372,16 @@ impl Flags {
     }
 
     /// Where the trace of a single run goes.
-    pub fn story(&self) -> Story {
+    pub fn sink(&self) -> TraceSink {
         let nodes = self.trace_nodes.iter().fold(0, |bits, server| bits | 1 << server);
         let view = View { from: self.trace_from.unwrap_or_default(), nodes };
-        let detail = |disk, bytes| Story::Print(Detail { view, messages: true, disk, bytes });
+        let detail = |disk, bytes| TraceSink::Print(Detail { view, messages: true, disk, bytes });
         match self.trace.as_str() {
-            "state" => Story::States(view),
+            "state" => TraceSink::States(view),
             "msg" => detail(false, false),
             "disk" => detail(true, false),
             "all" => detail(true, true),
-            _ => Story::Off,
+            _ => TraceSink::Off,
         }
     }
 

@@ -11,7 +11,7 @@ use zabkeeper_core::Instant;
 
 use crate::check::judge::{Class, Failure};
 use crate::engine::seed::Seeds;
-use crate::record::trace::Story;
+use crate::record::trace::TraceSink;
 use crate::run::job::{Job, Report, Surroundings};
 
 /// Salt of the maps in the second run.
@@ -23,15 +23,15 @@ const CONTEXT: u64 = 3;
 
 /// Runs `job` twice. The report is that of the first run, with a failure if the runs differ.
 pub fn check(job: &Job) -> Report {
-    let mut first = job.run(Story::Off, false);
+    let mut first = job.run(TraceSink::Off, false);
     // Drawn from the seed, because the seeds that a batch checks are evenly spaced.
     let text = Seeds::new(job.seed).stream("determinism", 0).chance(1, TEXT_ONE_IN);
     let second = Elsewhere {
         // A run ends at a violation, which only oracles detect.
         unjudged: first.outcome.failure.is_none(),
-        story: if text { Story::Discard } else { Story::Off },
+        sink: if text { TraceSink::Discard } else { TraceSink::Off },
     };
-    let other = second.run(job, second.story, false);
+    let other = second.run(job, second.sink, false);
     let same =
         first.outcome.hash == other.outcome.hash && first.outcome.events == other.outcome.events;
     if !same {
@@ -44,17 +44,17 @@ pub fn check(job: &Job) -> Report {
 #[derive(Clone, Copy)]
 struct Elsewhere {
     unjudged: bool,
-    story: Story,
+    sink: TraceSink,
 }
 
 impl Elsewhere {
     /// Runs `job` in another thread, with additional heap allocations and other keys for maps.
-    fn run(self, job: &Job, story: Story, compare: bool) -> Report {
+    fn run(self, job: &Job, sink: TraceSink, compare: bool) -> Report {
         let around = Surroundings { map_salt: MAP_SALT, unjudged: self.unjudged };
         let job = job.clone();
         let padded = move || {
             let padding: Vec<Vec<u8>> = (1..200).map(|n| Vec::with_capacity(n * 37)).collect();
-            let report = job.run_in(around, story, compare);
+            let report = job.run_in(around, sink, compare);
             drop(padding);
             report
         };
@@ -93,11 +93,11 @@ impl OtherThread {
 
 /// Repeats both runs, recording what is needed to find the first different event.
 fn explain(job: &Job, second: Elsewhere) -> Failure {
-    let (first, other) = (job.run(Story::Off, true), second.run(job, second.story, true));
+    let (first, other) = (job.run(TraceSink::Off, true), second.run(job, second.sink, true));
     let (ours, theirs) = (first.outcome.trace.marks(), other.outcome.trace.marks());
     let differs = ours.iter().zip(theirs).position(|(a, b)| a != b);
     let number = differs.unwrap_or(ours.len().min(theirs.len())) as u64 + 1;
-    let window = Story::Keep(number.saturating_sub(CONTEXT), number);
+    let window = TraceSink::Keep(number.saturating_sub(CONTEXT), number);
     let mut evidence = vec![format!("the runs differ from event {number} on")];
     for (name, report) in
         [("first", job.run(window, true)), ("second", second.run(job, window, true))]

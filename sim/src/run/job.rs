@@ -9,7 +9,7 @@ use zabkeeper_core::io::Mark;
 
 use crate::check::guard;
 use crate::engine::seed::Seeds;
-use crate::record::trace::Story;
+use crate::record::trace::TraceSink;
 use crate::replay::schedule::Schedule;
 use crate::world::options::{Options, Pinned, Profile};
 use crate::world::stop::Stop;
@@ -54,35 +54,35 @@ pub(crate) struct Surroundings {
 }
 
 impl Job {
-    /// Runs the job; `story` says where its trace goes, `compare` whether the trace keeps its
+    /// Runs the job; `sink` says where its trace goes, `compare` whether the trace keeps its
     /// hashes.
-    pub fn run(&self, story: Story, compare: bool) -> Report {
-        self.run_in(Surroundings::default(), story, compare)
+    pub fn run(&self, sink: TraceSink, compare: bool) -> Report {
+        self.run_in(Surroundings::default(), sink, compare)
     }
 
     /// Like [`Job::run`], with variations that must not change the result.
-    pub(crate) fn run_in(&self, around: Surroundings, story: Story, compare: bool) -> Report {
+    pub(crate) fn run_in(&self, around: Surroundings, sink: TraceSink, compare: bool) -> Report {
         let mut options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
         options.map_salt = around.map_salt;
         let world = |options| {
-            let world = World::new(Seeds::new(self.seed), options, story, compare);
+            let world = World::new(Seeds::new(self.seed), options, sink, compare);
             if around.unjudged { world.unjudged() } else { world }
         };
         measured(self.clone(), options, world)
     }
 
     /// Like [`Job::run`], but ends at `stop`.
-    pub fn run_to(&self, stop: Stop, story: Story) -> Report {
+    pub fn run_to(&self, stop: Stop, sink: TraceSink) -> Report {
         let options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
         let world =
-            |options| World::new(Seeds::new(self.seed), options, story, false).stopping(stop);
+            |options| World::new(Seeds::new(self.seed), options, sink, false).stopping(stop);
         measured(self.clone(), options, world)
     }
 
     /// Like [`Job::run`], and also returns the decisions as a schedule.
-    pub fn record(&self, story: Story) -> (Report, Schedule) {
+    pub fn record(&self, sink: TraceSink) -> (Report, Schedule) {
         let options = Options::draw(Seeds::new(self.seed), self.profile, &self.pinned);
-        let world = |options| World::new(Seeds::new(self.seed), options, story, false).recorded();
+        let world = |options| World::new(Seeds::new(self.seed), options, sink, false).recorded();
         let report = measured(self.clone(), options, world);
         let schedule = Schedule::of_run(self.seed, &report.options, Vec::new());
         let schedule = schedule.told(&report.outcome);
@@ -91,19 +91,19 @@ impl Job {
 }
 
 /// Runs a schedule and records its decisions.
-pub fn replay(schedule: &Schedule, story: Story, compare: bool) -> Report {
+pub fn replay(schedule: &Schedule, sink: TraceSink, compare: bool) -> Report {
     let (job, options) = of_schedule(schedule);
     let mut report =
-        measured(job, options, |_| World::scripted(schedule, story, compare).recorded());
+        measured(job, options, |_| World::scripted(schedule, sink, compare).recorded());
     report.missed.clone_from(&schedule.reaches);
     report.missed.retain(|mark| !report.outcome.tally.has_hit(*mark));
     report
 }
 
 /// Runs a schedule up to `stop`.
-pub fn replay_to(schedule: &Schedule, stop: Stop, story: Story) -> Report {
+pub fn replay_to(schedule: &Schedule, stop: Stop, sink: TraceSink) -> Report {
     let (job, options) = of_schedule(schedule);
-    measured(job, options, |_| World::scripted(schedule, story, false).stopping(stop))
+    measured(job, options, |_| World::scripted(schedule, sink, false).stopping(stop))
 }
 
 fn of_schedule(schedule: &Schedule) -> (Job, Options) {

@@ -156,7 +156,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::record::trace::Story;
+    use crate::record::trace::TraceSink;
 
     fn plan(args: &str) -> (Flags, Pinned) {
         let flags = Flags::try_parse_from(args.split_whitespace()).expect("valid");
@@ -176,7 +176,7 @@ mod tests {
                     Some(fork) => forks.push((job.seed, *fork)),
                     None => {
                         seeds += 1;
-                        plan.learn(&job.run(Story::Off, false));
+                        plan.learn(&job.run(TraceSink::Off, false));
                     }
                 }
             }
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!((seeds, forks.len()), (30, 10));
         for (seed, fork) in &forks {
             let Place::Mark(mark, nth) = fork.place else { panic!("{fork}") };
-            let hits = flags.job(*seed, &pinned).run(Story::Off, false).outcome.hits;
+            let hits = flags.job(*seed, &pinned).run(TraceSink::Off, false).outcome.hits;
             assert!((1..=hits[mark as usize]).contains(&nth), "{seed} {fork}");
         }
         let few: Vec<Place> = forks.iter().map(|(_, fork)| fork.place).collect();
@@ -198,7 +198,8 @@ mod tests {
         let forks = |events| {
             let mut plan = Plan::new(&flags, &pinned);
             let round = plan.round().expect("a round");
-            let mut report = round.job(0, &flags, &pinned).expect("a job").run(Story::Off, false);
+            let mut report =
+                round.job(0, &flags, &pinned).expect("a job").run(TraceSink::Off, false);
             report.outcome.events = events;
             plan.learn(&report);
             plan.round().map_or(0, |round| round.length())

@@ -19,9 +19,9 @@ use crate::mutate;
 use crate::record::coverage::Coverage;
 use crate::record::html;
 use crate::record::output::{self, may_write, say, tell, write_file};
-use crate::record::story;
+use crate::record::summary;
 use crate::record::timeline::Timeline;
-use crate::record::trace::Story;
+use crate::record::trace::TraceSink;
 use crate::replay::schedule::{Schedule, Step};
 use crate::replay::shrink;
 use crate::run::batch::{self, Batch};
@@ -91,9 +91,9 @@ fn asked() -> u8 {
 fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     let source = Source::of(flags, pinned)?;
     let (mut report, schedule) = source.run(flags);
-    tell(&story::screen(&report));
+    tell(&summary::screen(&report));
     if flags.counts {
-        tell(&story::wrapped(&format!("\n{}", report::counts(&report))));
+        tell(&summary::wrapped(&format!("\n{}", report::counts(&report))));
     }
     if flags.stats {
         tell(&report::stats(&Totals::of(&report)));
@@ -125,7 +125,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     }
     written?;
     if let (Some(why), Some(told)) = (&report.outcome.stopped, &told) {
-        tell(&format!("\n{}", story::stopped(why, &report, told)));
+        tell(&format!("\n{}", summary::stopped(why, &report, told)));
     } else if let Some(wanted) = flags.break_on {
         let never = match wanted {
             Break::Mark(..) => "no server has reached it",
@@ -182,7 +182,7 @@ fn say_idle(schedule: &Schedule) {
 /// shrunk run gets the full explanation.
 fn explain(failure: &Failure, report: &Report, told: Option<&Timeline>, flags: &Flags) {
     let text =
-        if flags.shrink { story::verdict(failure) } else { explanation(failure, report, told) };
+        if flags.shrink { summary::verdict(failure) } else { explanation(failure, report, told) };
     say(&format!("\n{}", report::failure(&text, report, flags)));
 }
 
@@ -190,7 +190,7 @@ fn explain(failure: &Failure, report: &Report, told: Option<&Timeline>, flags: &
 /// events.
 fn explanation(failure: &Failure, report: &Report, told: Option<&Timeline>) -> String {
     match told {
-        Some(told) => story::explain(failure, report, told),
+        Some(told) => summary::explain(failure, report, told),
         None => failure.to_string(),
     }
 }
@@ -216,23 +216,23 @@ impl Source {
 
     /// Runs as the flags demand; also returns the schedule if it is needed.
     fn run(&self, flags: &Flags) -> (Report, Option<Schedule>) {
-        let mut story = flags.story();
+        let mut sink = flags.sink();
         let stop = flags.stop();
-        if story == Story::Off && (draws(flags) || stop != Stop::default()) {
-            story = Story::Collect;
+        if sink == TraceSink::Off && (draws(flags) || stop != Stop::default()) {
+            sink = TraceSink::Collect;
         }
         if stop != Stop::default() {
-            return (self.run_to(stop, story), None);
+            return (self.run_to(stop, sink), None);
         }
         match self {
             Source::Seed(job) if flags.check_determinism => (determinism::check(job), None),
             Source::Seed(job) if flags.save_schedule.is_some() || flags.shrink => {
-                let (report, schedule) = job.record(story);
+                let (report, schedule) = job.record(sink);
                 (report, Some(schedule))
             }
-            Source::Seed(job) => (job.run(story, false), None),
+            Source::Seed(job) => (job.run(sink, false), None),
             Source::Schedule(schedule) => {
-                let report = job::replay(schedule, story, false);
+                let report = job::replay(schedule, sink, false);
                 let told = schedule.told(&report.outcome);
                 (report, Some(told))
             }
@@ -249,13 +249,13 @@ impl Source {
         if !explained && report.outcome.stopped.is_none() && !draws(flags) {
             return None;
         }
-        self.run_to(flags.stop(), Story::Collect).outcome.timeline
+        self.run_to(flags.stop(), TraceSink::Collect).outcome.timeline
     }
 
-    fn run_to(&self, stop: Stop, story: Story) -> Report {
+    fn run_to(&self, stop: Stop, sink: TraceSink) -> Report {
         match self {
-            Source::Seed(job) => job.run_to(stop, story),
-            Source::Schedule(schedule) => job::replay_to(schedule, stop, story),
+            Source::Seed(job) => job.run_to(stop, sink),
+            Source::Schedule(schedule) => job::replay_to(schedule, stop, sink),
         }
     }
 }
@@ -275,7 +275,7 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) 
     })?;
     let usual = || PathBuf::from(format!("shrunk-{id}-{:#x}.schedule", schedule.seed));
     let path = flags.save_schedule.clone().unwrap_or_else(usual);
-    tell(&story::shrunk(&shrunk));
+    tell(&summary::shrunk(&shrunk));
     // A file that cannot be written is reported, but does not determine the exit code.
     let mut written = write_schedule(&path, &shrunk.schedule);
     let repro = cli::repro_of(&path);
@@ -337,8 +337,8 @@ fn write_pictures(
         let ended = report.outcome.ended;
         let at = flags.at.map_or(ended, |at| at.min(ended));
         let stop = Stop { until: Some(at), ..flags.stop() };
-        let held = source.run_to(stop, Story::Collect).outcome.held;
-        story::dump(path, at, report, (told, &held))
+        let held = source.run_to(stop, TraceSink::Collect).outcome.held;
+        summary::dump(path, at, report, (told, &held))
             .map_err(|error| failed("dump", path, error))?;
     }
     Ok(())
@@ -346,7 +346,7 @@ fn write_pictures(
 
 fn many(flags: &Flags, pinned: &Pinned) -> u8 {
     let mut batch = batch::run(flags, pinned);
-    tell(&story::wrapped(&report::batch(&batch.totals)));
+    tell(&summary::wrapped(&report::batch(&batch.totals)));
     if flags.stats {
         tell(&report::stats(&batch.totals));
     }
@@ -412,7 +412,7 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
             }
         }
     }
-    tell(&story::wrapped(&report::batch(&totals)));
+    tell(&summary::wrapped(&report::batch(&totals)));
     match exit_code(&classes, &totals) {
         0 => all_read,
         code => Ok(code),

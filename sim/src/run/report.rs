@@ -377,14 +377,14 @@ mod tests {
 
     use super::*;
     use crate::check::judge::Failure;
-    use crate::record::trace::Story;
+    use crate::record::trace::TraceSink;
 
     #[test]
     fn repro_of_determinism_failure_runs_the_seed_twice() {
         let flags = Flags::try_parse_from(["sim", "--profile", "calm", "--duration", "1s"]);
         let flags = flags.expect("valid");
         let job = flags.job(7, &flags.pinned().expect("valid"));
-        let mut report = job.run(Story::Off, false);
+        let mut report = job.run(TraceSink::Off, false);
         assert!(repro(&report, &flags).ends_with("--profile calm --duration 1000ms"));
         report.outcome.failure = Some(Failure {
             class: Class::Determinism,

@@ -14,7 +14,7 @@ use crate::clients::workload::Op;
 use crate::engine::seed::Seeds;
 use crate::faults::catalog::Fault;
 use crate::record::output::{may_write, say, tell, write_file};
-use crate::record::trace::Story;
+use crate::record::trace::TraceSink;
 use crate::replay::schedule::{self, Act, Schedule, Step};
 use crate::run::cli::SpeedFlags;
 use crate::run::determinism;
@@ -182,7 +182,7 @@ fn swarm_job(seed: u64) -> Cast {
 fn run((job, options): Cast, watched: bool) -> Report {
     let seeds = Seeds::new(job.seed);
     job::measured(job, options, |options| {
-        let world = World::new(seeds, options, Story::Off, false);
+        let world = World::new(seeds, options, TraceSink::Off, false);
         if watched { world } else { world.unwatched() }
     })
 }
@@ -252,7 +252,7 @@ fn elections(time: Duration) -> Figure {
             [step(from, Act::Strike(Fault::NodeKillLeader)), step(from + REIGN / 2, write)]
         };
         let steps: Vec<Step> = (0..REIGNS).flat_map(reign).collect();
-        job::replay(&Schedule::of_run(n, &options, steps), Story::Off, false)
+        job::replay(&Schedule::of_run(n, &options, steps), TraceSink::Off, false)
     }));
     let what = "elections per CPU second, each with a first write";
     at_least(what, rate(of.tally.counts.reigns, of.cpu_ns), "", 2_000.0, 8_000.0)
@@ -276,7 +276,7 @@ fn start_up(_: Duration) -> Figure {
     let begun = job::wall_clock();
     for n in 0..20 {
         let (job, options) = swarm_job(n);
-        let mut world = World::new(Seeds::new(job.seed), options, Story::Off, false);
+        let mut world = World::new(Seeds::new(job.seed), options, TraceSink::Off, false);
         world.first_event();
     }
     let ms = begun.elapsed().as_secs_f64() * 1e3 / 20.0;
@@ -311,7 +311,7 @@ fn twice(time: Duration) -> Figure {
     let (mut once, mut both) = (Duration::ZERO, Duration::ZERO);
     for job in jobs() {
         let begun = job::wall_clock();
-        drop(job.run(Story::Off, false));
+        drop(job.run(TraceSink::Off, false));
         once += begun.elapsed();
         let begun = job::wall_clock();
         drop(determinism::check(&job));

@@ -42,7 +42,7 @@ use crate::network::stream::{Arrival, Delivery, End, Network, Party};
 use crate::record::roles::{Role, Roles};
 use crate::record::tally::{Counts, Tally};
 use crate::record::timeline::{Lines, Strikes};
-use crate::record::trace::{Kind, Story, Trace};
+use crate::record::trace::{Kind, Trace, TraceSink};
 use crate::replay::schedule::{Act, Schedule, Step};
 use crate::world::options::Options;
 use crate::world::shared::{Event, Shared};
@@ -108,9 +108,9 @@ pub struct World {
 
 impl World {
     /// A world before its first event.
-    pub fn new(seeds: Seeds, options: Options, story: Story, compare: bool) -> World {
+    pub fn new(seeds: Seeds, options: Options, sink: TraceSink, compare: bool) -> World {
         let base = Schedule::of_run(seeds.seed(), &options, Vec::new());
-        let mut world = World::build(&base, options, Decisions::default(), story, compare);
+        let mut world = World::build(&base, options, Decisions::default(), sink, compare);
         for fault in Fault::ALL {
             world.plan_fault(fault);
         }
@@ -118,9 +118,9 @@ impl World {
     }
 
     /// A world whose decisions come only from the schedule.
-    pub fn scripted(schedule: &Schedule, story: Story, compare: bool) -> World {
+    pub fn scripted(schedule: &Schedule, sink: TraceSink, compare: bool) -> World {
         let decisions = Decisions::scripted(schedule.steps.clone());
-        World::build(schedule, schedule.options.clone(), decisions, story, compare)
+        World::build(schedule, schedule.options.clone(), decisions, sink, compare)
     }
 
     /// Records all decisions, with a description of their effects.
@@ -180,7 +180,7 @@ impl World {
         base: &Schedule,
         options: Options,
         decisions: Decisions,
-        story: Story,
+        sink: TraceSink,
         compare: bool,
     ) -> World {
         let seeds = Seeds::new(base.seed);
@@ -205,16 +205,16 @@ impl World {
             reach: Reach::default(),
             roles: Roles::default(),
             strikes: Strikes::default(),
-            timeline: (story == Story::Collect).then(Box::default),
-            lines: match story {
-                Story::States(view) => Some(Box::new(Lines::new(view, &servers))),
-                Story::Off
-                | Story::Print(_)
-                | Story::Collect
-                | Story::Discard
-                | Story::Keep(..) => None,
+            timeline: (sink == TraceSink::Collect).then(Box::default),
+            lines: match sink {
+                TraceSink::States(view) => Some(Box::new(Lines::new(view, &servers))),
+                TraceSink::Off
+                | TraceSink::Print(_)
+                | TraceSink::Collect
+                | TraceSink::Discard
+                | TraceSink::Keep(..) => None,
             },
-            trace: Trace::new(story, compare),
+            trace: Trace::new(sink, compare),
             judge,
             tally: Tally::default(),
             newest: Zxid::ZERO,

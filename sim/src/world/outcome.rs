@@ -14,7 +14,7 @@ use crate::faults::targets::Rule;
 use crate::record::roles::Roles;
 use crate::record::tally::Tally;
 use crate::record::timeline::{Strikes, Timeline};
-use crate::record::trace::{Story, Trace};
+use crate::record::trace::{Trace, TraceSink};
 use crate::replay::schedule::Step;
 
 /// How a run ended.
@@ -93,7 +93,7 @@ impl Outcome {
             strikes: Strikes::default(),
             timeline: None,
             held: Held::default(),
-            trace: Trace::new(Story::Off, false),
+            trace: Trace::new(TraceSink::Off, false),
             steps: None,
             rules: Vec::new(),
             hits: [0; Mark::ALL.len()],

@@ -7,7 +7,7 @@ use crate::clients::workload::Op;
 use crate::engine::seed::Seeds;
 use crate::engine::selection::Selection;
 use crate::machine::fs::Crash;
-use crate::record::trace::Story;
+use crate::record::trace::TraceSink;
 use crate::world::options::{Options, Pinned, Profile};
 
 const MS: u64 = 1_000_000;
@@ -24,7 +24,7 @@ fn settled_world(servers: u32) -> World {
     };
     let seeds = Seeds::new(7);
     let options = Options::draw(seeds, Profile::Calm, &pinned);
-    let mut world = World::new(seeds, options, Story::Off, false);
+    let mut world = World::new(seeds, options, TraceSink::Off, false);
     run_for(&mut world, 3_000);
     assert_eq!(world.leaders().len(), 1);
     world

@@ -1,6 +1,6 @@
 //! A seed has exactly one run.
 
-use sim::record::trace::Story;
+use sim::record::trace::TraceSink;
 use sim::run::determinism;
 use sim::run::job::Job;
 use sim::world::options::{Pinned, Profile};
@@ -47,7 +47,7 @@ fn different_seeds_are_different_runs() {
 #[test]
 fn keeping_trace_lines_does_not_change_the_run() {
     let job = job(3, Profile::Default, "", 5);
-    let kept = job.run(Story::Keep(100, 102), true);
+    let kept = job.run(TraceSink::Keep(100, 102), true);
     assert_eq!(kept.outcome.trace.kept().len(), 3);
     assert_eq!(kept.outcome.hash, run(&job).outcome.hash);
 }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use sim::check::judge::{Class, Failure};
 use sim::record::html;
-use sim::record::story;
-use sim::record::trace::{Story, View};
+use sim::record::summary;
+use sim::record::trace::{TraceSink, View};
 use sim::run::job::Report;
 use sim::world::options::Profile;
 use zabkeeper_core::{Instant, ServerId};
@@ -13,7 +13,7 @@ use crate::{job, run};
 
 /// A run of eight seconds with faults.
 fn collected(seed: u64) -> Report {
-    job(seed, Profile::Default, "", 8).run(Story::Collect, false)
+    job(seed, Profile::Default, "", 8).run(TraceSink::Collect, false)
 }
 
 fn page_of(report: &Report) -> String {
@@ -86,7 +86,7 @@ fn explanation_has_server_positions_faults_and_last_events() {
     let report = failed();
     let failure = report.outcome.failure.as_ref().expect("made above");
     let timeline = report.outcome.timeline.as_deref().expect("asked for");
-    let text = story::explain(failure, &report, timeline);
+    let text = summary::explain(failure, &report, timeline);
     for part in
         ["Z1", "promised", "seen", "when", "how far servers got", "the last events at s1, s2"]
     {
@@ -101,7 +101,7 @@ fn explanation_has_server_positions_faults_and_last_events() {
 fn report_fits_a_screen_and_lists_reigns() {
     for seed in [1, 2] {
         let report = run(&job(seed, Profile::Default, "", 60));
-        let screen = story::screen(&report);
+        let screen = summary::screen(&report);
         assert!(screen.lines().count() <= 42, "{screen}");
         assert!(screen.lines().all(|line| line.chars().count() <= 120), "{screen}");
         assert!(screen.contains("led       epoch 1 "), "{screen}");
@@ -113,8 +113,8 @@ fn collecting_events_does_not_change_the_run() {
     let view = View { from: Instant(u64::MAX), nodes: 0 };
     for seed in 1..4 {
         let job = job(seed, Profile::Default, "", 8);
-        let hashes = [Story::Off, Story::Collect, Story::States(view)]
-            .map(|story| job.run(story, false).outcome.hash);
+        let hashes = [TraceSink::Off, TraceSink::Collect, TraceSink::States(view)]
+            .map(|sink| job.run(sink, false).outcome.hash);
         assert!(hashes.iter().all(|hash| *hash == hashes[0]), "seed {seed}: {hashes:x?}");
     }
 }

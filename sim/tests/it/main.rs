@@ -13,7 +13,7 @@ mod schedule;
 use std::time::Duration;
 
 use sim::engine::selection::Selection;
-use sim::record::trace::Story;
+use sim::record::trace::TraceSink;
 use sim::run::job::{Job, Report};
 use sim::world::options::{Pinned, Profile};
 
@@ -25,7 +25,7 @@ fn job(seed: u64, profile: Profile, faults: &str, seconds: u64) -> Job {
 }
 
 fn run(job: &Job) -> Report {
-    job.run(Story::Off, false)
+    job.run(TraceSink::Off, false)
 }
 
 /// Panics with the details of the failure unless the run passed.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sim::faults::catalog::Fault;
 use sim::faults::targets::Rule;
-use sim::record::trace::Story;
+use sim::record::trace::TraceSink;
 use sim::replay::schedule::Schedule;
 use sim::replay::shrink;
 use sim::run::job::{self, Job, Report};
@@ -29,7 +29,7 @@ fn struck(report: &Report, fault: Fault) -> u64 {
 #[test]
 fn rule_strikes_once_at_its_mark() {
     for text in ["BroadcastBegun#1=node.power", "WriteForwarded#40@following=node.kill"] {
-        let report = with_rules(1, &[text]).run(Story::Off, false);
+        let report = with_rules(1, &[text]).run(TraceSink::Off, false);
         assert_passed(&report);
         let rule = Rule::parse(text).expect("valid");
         assert_eq!(struck(&report, rule.fault), 1, "{text}");
@@ -38,17 +38,18 @@ fn rule_strikes_once_at_its_mark() {
         assert_eq!(report.outcome.rules.len(), 1);
     }
     let never = with_rules(1, &["CommitBatch#4000000=node.kill", "UpgradeLost@leading=node.power"]);
-    let report = never.run(Story::Off, false);
+    let report = never.run(TraceSink::Off, false);
     assert_passed(&report);
     assert_eq!(report.outcome.tally.faults.iter().sum::<u64>(), 0);
     assert_eq!(report.outcome.rules, []);
-    assert_eq!(report.outcome.hash, with_rules(1, &[]).run(Story::Off, false).outcome.hash);
+    assert_eq!(report.outcome.hash, with_rules(1, &[]).run(TraceSink::Off, false).outcome.hash);
 }
 
 #[test]
 fn every_allowed_fault_strikes_at_a_mark() {
     for fault in Rule::faults() {
-        let report = with_rules(2, &[&format!("CommitBatch#20={fault}")]).run(Story::Off, false);
+        let report =
+            with_rules(2, &[&format!("CommitBatch#20={fault}")]).run(TraceSink::Off, false);
         assert_passed(&report);
         assert_eq!(struck(&report, fault), 1, "{fault}");
         // Oracles expect nothing of the server before the recorded end of a fault (L8, swarm
@@ -67,12 +68,12 @@ fn runs_with_rules_are_deterministic_and_replay() {
         let mut job = with_rules(seed, &rules);
         job.profile = Profile::Default;
         assert_passed(&determinism::check(&job));
-        let (report, schedule) = job.record(Story::Off);
+        let (report, schedule) = job.record(TraceSink::Off);
         assert_passed(&report);
-        assert_eq!(report.outcome.hash, job.run(Story::Off, false).outcome.hash);
+        assert_eq!(report.outcome.hash, job.run(TraceSink::Off, false).outcome.hash);
         let read: Schedule = schedule.to_string().parse().expect("it was written");
         assert!(!read.options.rules.is_empty(), "{schedule}");
-        let replayed = job::replay(&read, Story::Off, false);
+        let replayed = job::replay(&read, TraceSink::Off, false);
         assert_eq!(replayed.outcome.hash, report.outcome.hash, "{seed}");
     }
 }
@@ -80,14 +81,14 @@ fn runs_with_rules_are_deterministic_and_replay() {
 #[test]
 fn shrinking_keeps_the_necessary_rule_and_lowers_its_hit() {
     let rules = ["CommitBatch#60=node.pause", "WatchFired#3=disk.slow", "SessionNew#2=net.stall"];
-    let (report, mut schedule) = with_rules(5, &rules).record(Story::Off);
+    let (report, mut schedule) = with_rules(5, &rules).record(TraceSink::Off);
     assert_passed(&report);
     schedule.trips = Some(Fault::NodePause);
     let shrunk = shrink::shrink(&schedule, None, shrink::Budget::Runs(500), 1).expect("it fails");
     let left: Vec<String> = shrunk.schedule.options.rules.iter().map(Rule::to_string).collect();
     assert_eq!(left, ["CommitBatch#1=node.pause"], "{}", shrunk.schedule);
     let again: Schedule = shrunk.schedule.to_string().parse().expect("it was written");
-    let hash = job::replay(&again, Story::Off, false).outcome.hash;
+    let hash = job::replay(&again, TraceSink::Off, false).outcome.hash;
     assert_eq!(hash, shrunk.report.outcome.hash);
 }
 
@@ -99,7 +100,7 @@ fn forked(seed: u64, fork: &str) -> Job {
 
 /// The first event at which two runs differ.
 fn parting(one: &Job, other: &Job) -> usize {
-    let marks = |job: &Job| job.run(Story::Off, true).outcome.trace.marks().to_vec();
+    let marks = |job: &Job| job.run(TraceSink::Off, true).outcome.trace.marks().to_vec();
     let (one, other) = (marks(one), marks(other));
     one.iter().zip(&other).position(|(a, b)| a != b).unwrap_or(one.len().min(other.len()))
 }
@@ -111,10 +112,10 @@ fn forks_are_equal_before_their_place_and_differ_afterwards() {
         let whole = forked(3, "CommitBatch#4000000/1");
         let (apart, left) = (parting(&one, &other), parting(&one, &whole));
         assert!(left > 200 && apart == left, "{place}: {left} {apart}");
-        assert_eq!(report::verdict(&one.run(Story::Off, false)), "passed");
-        assert_eq!(report::verdict(&whole.run(Story::Off, false)), "drifted");
+        assert_eq!(report::verdict(&one.run(TraceSink::Off, false)), "passed");
+        assert_eq!(report::verdict(&whole.run(TraceSink::Off, false)), "drifted");
         let same = forked(3, &format!("{place}/1"));
-        assert_eq!(parting(&one, &same) as u64, one.run(Story::Off, false).outcome.events);
+        assert_eq!(parting(&one, &same) as u64, one.run(TraceSink::Off, false).outcome.events);
     }
 }
 
@@ -123,7 +124,7 @@ fn half_of_the_forks_are_healed_soon() {
     let ended = |number: u64| {
         let mut job = forked(3, &format!("SessionNew#2/{number}"));
         job.pinned.duration = Some(Duration::from_secs(300));
-        let report = job.run(Story::Off, false);
+        let report = job.run(TraceSink::Off, false);
         assert_passed(&report);
         report.outcome.ended
     };
@@ -136,10 +137,10 @@ fn forks_are_deterministic_and_replay() {
     for (seed, fork) in [(1, "CommitBatch#30/9"), (2, "4s/2,SessionNew#1/5"), (5, "2.250s/1")] {
         let job = forked(seed, fork);
         assert_passed(&determinism::check(&job));
-        let (report, schedule) = job.record(Story::Off);
+        let (report, schedule) = job.record(TraceSink::Off);
         assert_passed(&report);
         let read: Schedule = schedule.to_string().parse().expect("it was written");
-        let replayed = job::replay(&read, Story::Off, false);
+        let replayed = job::replay(&read, TraceSink::Off, false);
         assert_eq!(replayed.outcome.hash, report.outcome.hash, "{seed} {fork}");
     }
 }

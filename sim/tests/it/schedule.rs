@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sim::record::trace::Story;
+use sim::record::trace::TraceSink;
 use sim::replay::schedule::Schedule;
 use sim::run::job;
 use sim::world::options::Profile;
@@ -17,11 +17,11 @@ fn replay_has_the_hash_of_its_recorded_run() {
         let (seeds, seconds) = if profile == Profile::Perf { (2, 1) } else { (6, 15) };
         for seed in 1..=seeds {
             let job = job(seed, profile, "", seconds);
-            let (report, schedule) = job.record(Story::Off);
+            let (report, schedule) = job.record(TraceSink::Off);
             assert_passed(&report);
-            assert_eq!(report.outcome.hash, job.run(Story::Off, false).outcome.hash);
+            assert_eq!(report.outcome.hash, job.run(TraceSink::Off, false).outcome.hash);
             let read: Schedule = schedule.to_string().parse().expect("it was written");
-            let replayed = job::replay(&read, Story::Off, false);
+            let replayed = job::replay(&read, TraceSink::Off, false);
             assert_passed(&replayed);
             assert_eq!(replayed.outcome.hash, report.outcome.hash, "{profile} {seed}");
         }
@@ -102,8 +102,8 @@ fn schedule_that_misses_its_mark_has_drifted() {
 fn file_error_does_not_hide_a_failure() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios");
     let fails = std::fs::read_to_string(format!("{folder}/failover.schedule")).expect("readable");
-    let story = "violates TRIP\nfound 3c9b35f\nmended a1f62b7\ntrips node.kill-leader";
-    let fails = fails.replacen('\n', &format!("\n{story}\n"), 1);
+    let origin = "violates TRIP\nfound 3c9b35f\nmended a1f62b7\ntrips node.kill-leader";
+    let fails = fails.replacen('\n', &format!("\n{origin}\n"), 1);
     let (path, corpus) = scratch("corpus");
     std::fs::create_dir_all(&path).expect("room");
     for (name, text) in [("a", "nonsense"), ("b", &fails), ("c", "zabkeeper schedule 1\n")] {
@@ -147,7 +147,7 @@ fn corpus_schedules_pass() {
             || options.gone_one_in > 0
             || options.first_voters().is_some();
         assert!(happens, "{}: clients neither call nor vanish, and nobody joins", path.display());
-        let report = job::replay(&schedule, Story::Off, false);
+        let report = job::replay(&schedule, TraceSink::Off, false);
         assert_passed(&report);
         let drifted = schedule.reaches.is_empty() || !report.missed.is_empty();
         assert!(!drifted, "{} does not reach {:?}", path.display(), report.missed);

@@ -399,10 +399,10 @@ mod tests {
         let page = include_str!("../../../../docs/oracles.md");
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/check/oracle/tests");
         let files = std::fs::read_dir(folder).expect("our own folder");
-        let stories: String = files
+        let scenarios: String = files
             .map(|file| std::fs::read_to_string(file.expect("our own file").path()))
             .collect::<Result<_, _>>()
-            .expect("our own stories");
+            .expect("our own scenarios");
         for id in Id::ALL {
             let head = format!("| {} | {} |", id.name(), id.sentence());
             let row = page.lines().find(|line| line.starts_with(&head));
@@ -410,11 +410,11 @@ mod tests {
             let tests: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
             assert!(!tests.is_empty(), "no test proves that {} fires", id.name());
             for test in tests {
-                let body = stories.split(&format!("fn {test}() {{\n    ")).nth(1).unwrap_or("");
-                let story = body.lines().next().unwrap_or("");
-                let is_about =
-                    story.starts_with("twins") && story.contains(&format!("\"{}\"", id.name()));
-                assert!(is_about, "{test} is no story about {}: {story}", id.name());
+                let body = scenarios.split(&format!("fn {test}() {{\n    ")).nth(1).unwrap_or("");
+                let scenario = body.lines().next().unwrap_or("");
+                let is_about = scenario.starts_with("twins")
+                    && scenario.contains(&format!("\"{}\"", id.name()));
+                assert!(is_about, "{test} is no scenario about {}: {scenario}", id.name());
             }
         }
     }

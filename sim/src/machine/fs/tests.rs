@@ -56,12 +56,12 @@ impl Rig {
     }
 }
 
-/// Runs `story` on 200 seeds, and counts those where `fires` holds after a power failure.
-fn count(story: impl Fn(&Rig), fires: impl Fn(&Rig, &Losses) -> bool) -> usize {
+/// Runs `scenario` on 200 seeds, and counts those where `fires` holds after a power failure.
+fn count(scenario: impl Fn(&Rig), fires: impl Fn(&Rig, &Losses) -> bool) -> usize {
     (0..200)
         .filter(|&seed| {
             let rig = rig(seed);
-            story(&rig);
+            scenario(&rig);
             let losses = rig.crash(LATER, POWER);
             fires(&rig, &losses)
         })
@@ -87,12 +87,12 @@ fn synced_data_survives_every_power_failure() {
 
 #[test]
 fn unsynced_name_may_vanish_with_synced_bytes() {
-    let story = |rig: &Rig| {
+    let scenario = |rig: &Rig| {
         let mut file = rig.fs.create("a").expect("create");
         file.write_at(0, b"bytes").expect("write");
         file.sync().expect("sync");
     };
-    let gone = count(story, |rig, losses| {
+    let gone = count(scenario, |rig, losses| {
         assert!(matches!(rig.content("a").as_deref(), None | Some(b"bytes")));
         rig.content("a").is_none() && losses.names_lost == 1
     });
@@ -125,11 +125,11 @@ fn bytes_outside_of_written_ranges_never_change() {
 
 #[test]
 fn file_size_may_survive_without_its_bytes() {
-    let story = |rig: &Rig| {
+    let scenario = |rig: &Rig| {
         rig.durable("a", 512);
         rig.fs.open("a").expect("open").write_at(512, &[2; 1_024]).expect("write");
     };
-    let holes = count(story, |rig, _| {
+    let holes = count(scenario, |rig, _| {
         let bytes = rig.content("a").expect("durable");
         bytes.len() == 1_536 && bytes[512..1_024] == [0; 512]
     });
@@ -164,12 +164,12 @@ fn power_failure_may_undo_unsynced_remove_and_rename() {
 
 #[test]
 fn unsynced_names_may_survive_out_of_order() {
-    let story = |rig: &Rig| {
+    let scenario = |rig: &Rig| {
         for name in ["a", "b", "c"] {
             drop(rig.fs.create(name).expect("create"));
         }
     };
-    let reordered = count(story, |rig, _| {
+    let reordered = count(scenario, |rig, _| {
         let names = rig.fs.list().expect("list");
         names.iter().any(|n| n == "c") && !names.iter().any(|n| n == "a")
     });

@@ -168,12 +168,12 @@ mod tests {
     #[test]
     fn thr_05_whoever_is_let_in_early_or_refused_late_is_noticed() {
         let gate = Gate::new(&options(), at(0));
-        let says = |story: &[(u64, bool)]| {
+        let says = |scenario: &[(u64, bool)]| {
             let mut gate = gate.clone();
             let judge = |(ms, admitted): &(u64, bool)| {
                 gate.judge(Handshake::Global, *admitted, at(*ms)).is_ok()
             };
-            story.iter().map(judge).collect::<Vec<bool>>()
+            scenario.iter().map(judge).collect::<Vec<bool>>()
         };
         assert_eq!(says(&[(0, true), (0, true), (0, false), (101, true)]), [true; 4]);
         assert_eq!(says(&[(0, true), (0, true), (0, true)]), [true, true, false]);

@@ -10,7 +10,7 @@ use crate::check::judge::Failure;
 use crate::check::observe::ClientId;
 use crate::network::stream::Party;
 use crate::record::roles::Role;
-use crate::record::story;
+use crate::record::summary;
 use crate::record::timeline::{Call, Conn, Entry, Hit, Lane, Message, State, Timeline};
 use crate::record::trace::Kind;
 use crate::record::trace::plain::positions_in;
@@ -100,7 +100,7 @@ impl Lanes {
         clients.dedup();
         let all = clients.len();
         let failure = report.outcome.failure.as_ref();
-        let named = failure.map(|failure| story::clients_named(&failure.evidence));
+        let named = failure.map(|failure| summary::clients_named(&failure.evidence));
         let named = named.unwrap_or_default();
         let mut place = 0..;
         clients.retain(|client| {
@@ -131,7 +131,7 @@ fn failure(failure: &Failure) -> Value {
         "evidence": failure.evidence,
         "at": micros(failure.at),
         "event": failure.event,
-        "servers": story::servers_named(&failure.evidence).iter().map(|id| id.0).collect::<Vec<_>>(),
+        "servers": summary::servers_named(&failure.evidence).iter().map(|id| id.0).collect::<Vec<_>>(),
     })
 }
 

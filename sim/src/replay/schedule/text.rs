@@ -108,9 +108,9 @@ fn with_comment(line: String, told: &str) -> String {
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD} {VERSION}")?;
-        let story =
+        let origin =
             [("violates", &self.violates), ("found", &self.found), ("mended", &self.mended)];
-        for (name, value) in story {
+        for (name, value) in origin {
             if let Some(value) = value {
                 writeln!(f, "{name} {value}")?;
             }
@@ -415,7 +415,7 @@ mod tests {
             );
             let schedule: Schedule = text.parse().expect("is patient enough");
             let report =
-                crate::run::job::replay(&schedule, crate::record::trace::Story::Off, false);
+                crate::run::job::replay(&schedule, crate::record::trace::TraceSink::Off, false);
             assert_eq!(report.outcome.failure, None, "{text}");
         }
     }

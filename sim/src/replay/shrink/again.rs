@@ -12,7 +12,7 @@ use zabkeeper_core::Instant;
 use super::moves::{FEW, SEEDS_MIN};
 use super::{Search, Turn, hit};
 use crate::engine::seed::Seeds;
-use crate::record::trace::Story;
+use crate::record::trace::TraceSink;
 use crate::replay::schedule::Schedule;
 use crate::run::job::Job;
 use crate::world::World;
@@ -103,7 +103,8 @@ impl Search {
         let (tried, found) = self.first(seeds, &|seed| {
             let (options, by) = last.next(seed);
             let world = || {
-                World::new(Seeds::new(seed), options.clone(), Story::Off, false).tripped_by(trips)
+                World::new(Seeds::new(seed), options.clone(), TraceSink::Off, false)
+                    .tripped_by(trips)
             };
             let hit = hit(world, &self.way, self.in_time(by))?;
             Some((seed, options, hit))

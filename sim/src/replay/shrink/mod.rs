@@ -23,7 +23,7 @@ use crate::check::judge::{Class, Failure};
 use crate::engine::seed::{Rng, Seeds};
 use crate::faults::targets::Rule;
 use crate::record::output::say;
-use crate::record::trace::Story;
+use crate::record::trace::TraceSink;
 use crate::replay::schedule::{Act, Schedule, Step};
 use crate::run::job::{self, Job, Report, wall_clock};
 use crate::world::World;
@@ -126,7 +126,7 @@ pub fn shrink(
     jobs: usize,
 ) -> Result<Shrunk, String> {
     let begun = wall_clock();
-    let first = job::replay(schedule, Story::Off, false);
+    let first = job::replay(schedule, TraceSink::Off, false);
     let failure = first.outcome.failure.as_ref();
     let failure = failure.ok_or("there is nothing to shrink: the schedule breaks no promise")?;
     let best = schedule.told(&first.outcome);
@@ -155,7 +155,7 @@ pub fn shrink(
     let ended = search.is_over();
     search.cut_the_rest();
     let (tried, other) = (search.tried, search.other);
-    let report = job::replay(&search.best, Story::Collect, false);
+    let report = job::replay(&search.best, TraceSink::Collect, false);
     let schedule = search.best.told(&report.outcome);
     Ok(Shrunk { schedule, report, before, other, tried, ended })
 }
@@ -217,7 +217,7 @@ impl Search {
         let candidates = candidates.into_iter().map(Schedule::among_its_servers);
         let candidates = candidates.filter(|one| *one != self.best && one.check().is_ok());
         let (tried, found) = self.first(candidates, &|one| {
-            let world = || World::scripted(&one, Story::Off, false);
+            let world = || World::scripted(&one, TraceSink::Off, false);
             let hit = hit(world, &self.way, self.in_time(self.last()))?;
             Some((one, hit))
         });

@@ -12,7 +12,7 @@ use super::{Search, hit};
 use crate::check::observe::ClientId;
 use crate::faults::catalog::{Fault, FaultPlan};
 use crate::faults::targets::Rule;
-use crate::record::trace::Story;
+use crate::record::trace::TraceSink;
 use crate::replay::schedule::{self, Act, Schedule, Step};
 use crate::world::World;
 
@@ -588,7 +588,7 @@ impl Search {
             let mut one = self.best.clone();
             one.options.duration = after;
             self.tried += 1;
-            let cut = || World::scripted(&one, Story::Off, false);
+            let cut = || World::scripted(&one, TraceSink::Off, false);
             if let Some(hit) = hit(cut, &self.way, self.last()) {
                 self.accept(one, hit);
             }

@@ -16,7 +16,7 @@ fn failing(seed: u64, trips: Fault) -> (Job, Schedule) {
         ..Pinned::default()
     };
     let job = Job { seed, profile: Profile::Default, pinned };
-    let (report, mut schedule) = job.record(Story::Off);
+    let (report, mut schedule) = job.record(TraceSink::Off);
     assert_eq!(report.outcome.failure, None);
     schedule.trips = Some(trips);
     (job, schedule)
@@ -35,7 +35,7 @@ fn shrinking_keeps_only_the_necessary_steps() {
         assert_eq!(shrunk.report.outcome.failure.expect("it fails").id, "TRIP");
         let text = shrunk.schedule.to_string();
         let again: Schedule = text.parse().expect("it was written");
-        let hash = job::replay(&again, Story::Off, false).outcome.hash;
+        let hash = job::replay(&again, TraceSink::Off, false).outcome.hash;
         assert_eq!(hash, shrunk.report.outcome.hash, "{text}");
     }
 }
@@ -63,7 +63,7 @@ fn shrinking_switches_to_a_shorter_failing_run() {
     assert!(among_others.other.is_some_and(|seed| seed > 1));
     assert_eq!(among_others.schedule.steps.len(), 1, "{}", among_others.schedule);
     // The schedule fails without the run that it came from.
-    let again = job::replay(&among_others.schedule, Story::Off, false).outcome;
+    let again = job::replay(&among_others.schedule, TraceSink::Off, false).outcome;
     assert_eq!(again.failure.expect("it fails").id, "TRIP");
     assert_eq!(again.hash, among_others.report.outcome.hash);
 }

@@ -12,7 +12,7 @@ use crate::engine::selection::Selection;
 use crate::faults::catalog::Fault;
 use crate::faults::heal::Fate;
 use crate::network::stream::{End, Party};
-use crate::record::trace::Story;
+use crate::record::trace::TraceSink;
 use crate::world::options::{Options, Pinned, Profile, ServerOptions};
 
 const HOUR: u64 = 3_600_000_000_000;
@@ -32,7 +32,7 @@ fn calm_world_of(servers: u32) -> World {
         ..Pinned::default()
     };
     let options = Options::draw(seeds, Profile::Calm, &pinned);
-    World::new(seeds, options, Story::Off, false)
+    World::new(seeds, options, TraceSink::Off, false)
 }
 
 fn broken(world: &World) -> &'static str {
@@ -211,7 +211,7 @@ fn client_ahead_of_the_server_is_refused() {
         let pinned =
             Pinned { duration, servers: None, clients: Some(2), faults, ..Pinned::default() };
         let options = Options::draw(seeds, Profile::Session, &pinned);
-        let outcome = World::new(seeds, options, Story::Off, false).run();
+        let outcome = World::new(seeds, options, TraceSink::Off, false).run();
         assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
         outcome.tally.has_hit(Mark::ClientAhead)
     });

@@ -55,26 +55,26 @@ struct Talk {
 /// Runs a scenario twice: without its fault, which must pass, and with it, which oracle `id` must
 /// report. One server with default rules.
 #[track_caller]
-pub(super) fn twins(id: &str, story: impl Fn(&mut History, bool)) {
-    twins_of(1, id, story);
+pub(super) fn twins(id: &str, scenario: impl Fn(&mut History, bool)) {
+    twins_of(1, id, scenario);
 }
 
 /// As [`twins`], with these rules.
 #[track_caller]
-pub(super) fn twins_under(rules: &Rules, id: &str, story: impl Fn(&mut History, bool)) {
-    tell(|| History::with(rules.clone()), id, story);
+pub(super) fn twins_under(rules: &Rules, id: &str, scenario: impl Fn(&mut History, bool)) {
+    tell(|| History::with(rules.clone()), id, scenario);
 }
 
 /// As [`twins`], with this many servers, of which the first leads and the others follow.
 #[track_caller]
-pub(super) fn twins_of(servers: u64, id: &str, story: impl Fn(&mut History, bool)) {
-    tell(|| History::of(servers), id, story);
+pub(super) fn twins_of(servers: u64, id: &str, scenario: impl Fn(&mut History, bool)) {
+    tell(|| History::of(servers), id, scenario);
 }
 
 /// As [`twins`], with three servers that have been together for a while, and three seconds for each
 /// commit and answer.
 #[track_caller]
-pub(super) fn twins_in_time(id: &str, story: impl Fn(&mut History, bool)) {
+pub(super) fn twins_in_time(id: &str, scenario: impl Fn(&mut History, bool)) {
     let begin = || {
         let (sync_limit, commit_within) = (Duration::from_secs(5), Duration::from_secs(3));
         let answer_within = commit_within;
@@ -86,16 +86,16 @@ pub(super) fn twins_in_time(id: &str, story: impl Fn(&mut History, bool)) {
         history.waits(4_000);
         history
     };
-    tell(begin, id, story);
+    tell(begin, id, scenario);
 }
 
 #[track_caller]
-fn tell(begin: impl Fn() -> History, id: &str, story: impl Fn(&mut History, bool)) {
+fn tell(begin: impl Fn() -> History, id: &str, scenario: impl Fn(&mut History, bool)) {
     let mut honest = begin();
-    story(&mut honest, false);
+    scenario(&mut honest, false);
     honest.passes();
     let mut lying = begin();
-    story(&mut lying, true);
+    scenario(&mut lying, true);
     let caught = lying.violation.unwrap_or_else(|| panic!("the lie about {id} is not caught"));
     assert_eq!(caught.id, id, "{caught}");
     assert!(!caught.evidence.is_empty(), "a violation must be explained");
