@@ -22,7 +22,7 @@ use crate::engine::seed::{Rng, Seeds};
 use crate::faults::catalog::Fault;
 use crate::machine::node::Clock;
 use crate::network::stream::{Delivery, End};
-use crate::record::tally::Outcome;
+use crate::record::counters::Outcome;
 use crate::record::trace::Kind;
 use crate::replay::scene::Word;
 use crate::replay::schedule::Act;
@@ -101,7 +101,7 @@ impl Client {
         let stream = |domain| seeds.stream(domain, id.0.into());
         let drifts = shared.options.faults.has(Fault::ClientDrift);
         let drift = if drifts { drawn_drift(&mut stream("client/clock")) } else { 0 };
-        shared.tally.faults[Fault::ClientDrift as usize] += u64::from(drift != 0);
+        shared.counters.faults[Fault::ClientDrift as usize] += u64::from(drift != 0);
         let WorkloadOptions { late_one_in, late_percent, .. } = shared.options.workload;
         let late = late_one_in > 0 && stream("client/pings").chance(1, late_one_in);
         let pings_percent = if late { late_percent } else { PING_PERCENT };
@@ -475,7 +475,7 @@ impl Client {
             Effect::Completed(call, result) => self.completed(call, result, shared),
             Effect::Event(event) => {
                 self.jot(|| Word::Heard(event.clone()));
-                shared.tally.counts.watch_events += 1;
+                shared.counters.counts.watch_events += 1;
                 self.events += u64::from(event.zxid.is_some());
                 shared.note(Kind::Call, (self.id.0.into(), 0), event.path.as_bytes(), || {
                     format!("client {} hears {:?} {}", self.id.0, event.event, event.path)
@@ -485,7 +485,7 @@ impl Client {
             Effect::State(State::Connected) if self.fades => self.die(false, shared),
             Effect::State(State::Connecting | State::Connected) => {}
             Effect::State(state @ (State::Expired | State::AuthFailed | State::Closed)) => {
-                shared.tally.counts.sessions_expired += u64::from(state == State::Expired);
+                shared.counters.counts.sessions_expired += u64::from(state == State::Expired);
                 let left = self.calls.len();
                 let none = if left == 0 { Ok(()) } else { Err(format!("{left} calls never end")) };
                 shared.hold(Check::CALLS, none);
@@ -519,7 +519,7 @@ impl Client {
             ) => Outcome::Over,
         };
         self.jot(|| Word::Answered(result.clone()));
-        shared.tally.call(op, outcome);
+        shared.counters.call(op, outcome);
         if let Some(timeline) = &mut shared.timeline {
             timeline.ended(shared.now, self.id, call.0, outcome, answer_text(&result));
         }

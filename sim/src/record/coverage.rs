@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 use zabkeeper_core::io::Mark;
 
+use crate::record::counters::Counters;
 use crate::record::sometimes::Sometimes;
-use crate::record::tally::Tally;
 
 const ROWS: usize = Mark::ALL.len() + Sometimes::ALL.len();
 
@@ -28,9 +28,9 @@ impl Default for Coverage {
 
 impl Coverage {
     /// Adds a run.
-    pub fn add(&mut self, tally: &Tally) {
+    pub fn add(&mut self, counters: &Counters) {
         self.of_runs += 1;
-        let all = tally.marks.iter().chain(&tally.sometimes);
+        let all = counters.marks.iter().chain(&counters.sometimes);
         for ((runs, times), more) in self.runs.iter_mut().zip(&mut self.times).zip(all) {
             *runs += u64::from(*more > 0);
             *times += more;
@@ -105,11 +105,11 @@ mod tests {
     #[test]
     fn table_counts_runs_and_hits_and_lists_unreached_rows() {
         let mut coverage = Coverage::default();
-        let mut tally = Tally::default();
-        tally.marks[Mark::SyncSnap as usize] = 3;
-        tally.sometimes[Sometimes::FarBehind as usize] = 1;
-        coverage.add(&tally);
-        coverage.add(&tally);
+        let mut counters = Counters::default();
+        counters.marks[Mark::SyncSnap as usize] = 3;
+        counters.sometimes[Sometimes::FarBehind as usize] = 1;
+        coverage.add(&counters);
+        coverage.add(&counters);
         let table = coverage.table();
         assert!(table.contains("       2          6 SyncSnap\n"), "{table}");
         assert!(table.contains("       2          2 sometimes:FarBehind (a client"), "{table}");
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn merged_table_adds_counts_and_skips_unknown_rows() {
         let mut coverage = Coverage::default();
-        let mut tally = Tally::default();
-        tally.marks[Mark::SyncSnap as usize] = 3;
-        tally.sometimes[Sometimes::FarBehind as usize] = 1;
-        coverage.add(&tally);
+        let mut counters = Counters::default();
+        counters.marks[Mark::SyncSnap as usize] = 3;
+        counters.sometimes[Sometimes::FarBehind as usize] = 1;
+        coverage.add(&counters);
         coverage.merge(&coverage.table()).expect("a table");
         let both = coverage.table();
         assert!(both.starts_with("# of 2 runs"), "{both}");

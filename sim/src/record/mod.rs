@@ -3,6 +3,7 @@
 //!
 //! Owns these records and their text. Must not influence the run, nor judge it.
 
+pub mod counters;
 pub mod coverage;
 pub mod html;
 pub(crate) mod output;
@@ -10,6 +11,5 @@ pub mod roles;
 pub mod shapes;
 pub mod sometimes;
 pub mod summary;
-pub mod tally;
 pub mod timeline;
 pub mod trace;

@@ -183,16 +183,16 @@ fn tires(fault: Fault) -> bool {
 
 /// The faults with their targets: servers by name, others by number.
 fn struck(report: &Report) -> String {
-    let tally = &report.outcome.tally;
+    let counters = &report.outcome.counters;
     let strikes = report.outcome.strikes.list();
     let mut text = String::new();
     for (family, title) in
         [("node.", "servers"), ("disk.", "disks"), ("net.", "network"), ("client.", "clients")]
     {
         let of_family = |fault: &&Fault| fault.name().starts_with(family);
-        let hit = |fault: &&Fault| tally.faults[**fault as usize] > 0;
+        let hit = |fault: &&Fault| counters.faults[**fault as usize] > 0;
         let told = Fault::ALL.iter().filter(of_family).filter(hit).map(|fault| {
-            let count = tally.faults[*fault as usize];
+            let count = counters.faults[*fault as usize];
             let name = fault.name().trim_start_matches(family);
             let whom = if family == "node." { servers_hit(*fault, strikes) } else { String::new() };
             format!("{name} {}{whom}", grouped(count))
@@ -222,12 +222,12 @@ fn servers_hit(fault: Fault, strikes: &[Strike]) -> String {
 }
 
 fn losses(report: &Report) -> String {
-    let tally = &report.outcome.tally;
-    let (kills, power) = (tally.counts.kills, tally.counts.power_failures);
+    let counters = &report.outcome.counters;
+    let (kills, power) = (counters.counts.kills, counters.counts.power_failures);
     if kills + power == 0 {
         return "none".to_owned();
     }
-    let taken: Vec<String> = tally
+    let taken: Vec<String> = counters
         .losses
         .fields()
         .into_iter()
@@ -239,11 +239,11 @@ fn losses(report: &Report) -> String {
 }
 
 fn calls(report: &Report) -> String {
-    let tally = &report.outcome.tally;
-    let sum = |how: usize| tally.calls.iter().map(|counts| counts[how]).sum::<u64>();
+    let counters = &report.outcome.counters;
+    let sum = |how: usize| counters.calls.iter().map(|counts| counts[how]).sum::<u64>();
     format!(
         "{}: {} done, {} refused, {} of which nobody knows, {} after their session's end",
-        grouped(tally.calls_ended()),
+        grouped(counters.calls_ended()),
         grouped(sum(0)),
         grouped(sum(1)),
         grouped(sum(2)),
@@ -252,7 +252,7 @@ fn calls(report: &Report) -> String {
 }
 
 fn happened(report: &Report) -> String {
-    let counts = &report.outcome.tally.counts;
+    let counts = &report.outcome.counters.counts;
     let written: u64 =
         report.outcome.roles.reigns().iter().map(|reign| u64::from(reign.last.counter())).sum();
     format!(

@@ -96,7 +96,7 @@ pub fn replay(schedule: &Schedule, sink: TraceSink, compare: bool) -> Report {
     let mut report =
         measured(job, options, |_| World::scripted(schedule, sink, compare).recorded());
     report.missed.clone_from(&schedule.reaches);
-    report.missed.retain(|mark| !report.outcome.tally.has_hit(*mark));
+    report.missed.retain(|mark| !report.outcome.counters.has_hit(*mark));
     report
 }
 

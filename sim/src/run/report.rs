@@ -12,8 +12,8 @@ use crate::check::judge::Class;
 use crate::clients::workload::Op;
 use crate::engine::fork;
 use crate::faults::catalog::{Fault, Trigger};
+use crate::record::counters::Counters;
 use crate::record::coverage::Coverage;
-use crate::record::tally::Tally;
 use crate::replay::schedule;
 use crate::run::cli::Flags;
 use crate::run::format;
@@ -33,7 +33,7 @@ pub struct Totals {
     /// Number of runs by verdict, in order of first occurrence.
     pub verdicts: Vec<(&'static str, u64)>,
     /// Counters.
-    pub tally: Tally,
+    pub counters: Counters,
     /// The coverage table.
     pub coverage: Coverage,
     /// Number of checks by promise.
@@ -57,8 +57,8 @@ impl Totals {
     pub fn add(&mut self, report: &Report) {
         self.runs += 1;
         add_to(&mut self.verdicts, verdict(report), 1);
-        self.tally.add(&report.outcome.tally);
-        self.coverage.add(&report.outcome.tally);
+        self.counters.add(&report.outcome.counters);
+        self.coverage.add(&report.outcome.counters);
         for (id, count) in &report.outcome.checks {
             add_to(&mut self.checks, id, *count);
         }
@@ -126,7 +126,7 @@ pub fn is_open(verdict: &str) -> bool {
 /// The settings and counters of one run.
 pub fn counts(report: &Report) -> String {
     let totals = Totals::of(report);
-    format!("{}\n\n{}\n{}\n", report.options, happened(&totals.tally), checked(&totals))
+    format!("{}\n\n{}\n{}\n", report.options, happened(&totals.counters), checked(&totals))
 }
 
 /// The report of a batch.
@@ -138,13 +138,13 @@ pub fn batch(totals: &Totals) -> String {
          hours\nspeed     {}\n",
         totals.runs,
         list(&totals.verdicts),
-        happened(&totals.tally),
+        happened(&totals.counters),
         at(50),
         at(99),
         at(100),
         checked(totals),
         none_or(&totals.coverage.never()),
-        totals.tally.shapes.count(),
+        totals.counters.shapes.count(),
         hours(totals.virtual_ns),
         speed(totals)
     )
@@ -164,7 +164,7 @@ pub fn stats(totals: &Totals) -> String {
     let per_second = |count: u64| u128::from(count) * 1_000_000_000 / u128::from(cpu);
     // Properties are always in force, so they are not counted as strikes.
     let strikes = Fault::ALL.iter().filter(|fault| fault.trigger() != Trigger::Always);
-    let strikes: u64 = strikes.map(|fault| totals.tally.faults[*fault as usize]).sum();
+    let strikes: u64 = strikes.map(|fault| totals.counters.faults[*fault as usize]).sum();
     let peak = job::peak_memory().map_or("unknown".to_owned(), |n| (n >> 20).to_string());
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     format!(
@@ -176,10 +176,10 @@ pub fn stats(totals: &Totals) -> String {
          speed         sim speed\n",
         totals.virtual_ns / cpu,
         per_second(totals.events),
-        per_second(totals.tally.counts.steps),
-        per_second(totals.tally.calls_ended()),
-        per_second(totals.tally.counts.commits),
-        per_second(totals.tally.counts.reigns),
+        per_second(totals.counters.counts.steps),
+        per_second(totals.counters.calls_ended()),
+        per_second(totals.counters.counts.commits),
+        per_second(totals.counters.counts.reigns),
         ratio(strikes * 60, totals.virtual_ns / 1_000_000_000),
         ratio(totals.checks_made(), totals.events),
     )
@@ -243,12 +243,12 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "liveness_reigns": report.outcome.liveness.reigns,
         "liveness_notifications": report.outcome.liveness.notifications,
         "epochs": report.outcome.roles.reigns().iter().map(|reign| reign.epoch).collect::<BTreeSet<_>>().len(),
-        "counts": object(&totals.tally.counts.fields()),
-        "faults": object(&faults_struck(&totals.tally)),
-        "losses": object(&totals.tally.losses.fields()),
-        "calls": calls(&totals.tally),
+        "counts": object(&totals.counters.counts.fields()),
+        "faults": object(&faults_struck(&totals.counters)),
+        "losses": object(&totals.counters.losses.fields()),
+        "calls": calls(&totals.counters),
         "checks": object(&totals.checks),
-        "marks": marks_hit(&totals.tally).collect::<BTreeMap<_, _>>(),
+        "marks": marks_hit(&totals.counters).collect::<BTreeMap<_, _>>(),
     })
 }
 
@@ -267,14 +267,14 @@ pub fn json_batch(totals: &Totals, failures: &[String]) -> Value {
         "virtual_s_per_cpu_s": { "p1": pace(1), "p50": pace(50), "p99": pace(99) },
         "peak_memory_bytes": job::peak_memory(),
         "distinct_end_digests": totals.ends.len(),
-        "counts": object(&totals.tally.counts.fields()),
-        "faults": object(&faults_struck(&totals.tally)),
-        "losses": object(&totals.tally.losses.fields()),
-        "calls": calls(&totals.tally),
+        "counts": object(&totals.counters.counts.fields()),
+        "faults": object(&faults_struck(&totals.counters)),
+        "losses": object(&totals.counters.losses.fields()),
+        "calls": calls(&totals.counters),
         "checks": object(&totals.checks),
-        "marks": marks_hit(&totals.tally).collect::<BTreeMap<_, _>>(),
+        "marks": marks_hit(&totals.counters).collect::<BTreeMap<_, _>>(),
         "marks_never_hit": totals.coverage.never(),
-        "shapes": totals.tally.shapes.count(),
+        "shapes": totals.counters.shapes.count(),
     })
 }
 
@@ -289,16 +289,16 @@ fn ratio(part: u64, whole: u64) -> f64 {
     float(part) / float(whole.max(1))
 }
 
-fn happened(tally: &Tally) -> String {
+fn happened(counters: &Counters) -> String {
     format!(
         "happened  {}\nfaults    {}\ncrashes   {}\ncalls     {}\nmarks     {}",
-        list(&tally.counts.fields()),
-        none_or_list(&faults_struck(tally)),
+        list(&counters.counts.fields()),
+        none_or_list(&faults_struck(counters)),
         none_or_list(
-            &tally.losses.fields().into_iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>()
+            &counters.losses.fields().into_iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>()
         ),
-        calls_text(tally),
-        marks_hit(tally).map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+        calls_text(counters),
+        marks_hit(counters).map(|(name, _)| name).collect::<Vec<_>>().join(" ")
     )
 }
 
@@ -321,15 +321,15 @@ pub fn speed(totals: &Totals) -> String {
     )
 }
 
-fn faults_struck(tally: &Tally) -> Vec<(&'static str, u64)> {
-    let struck = |fault: &Fault| tally.faults[*fault as usize];
+fn faults_struck(counters: &Counters) -> Vec<(&'static str, u64)> {
+    let struck = |fault: &Fault| counters.faults[*fault as usize];
     Fault::ALL.iter().filter(|f| struck(f) > 0).map(|f| (f.name(), struck(f))).collect()
 }
 
-fn calls_text(tally: &Tally) -> String {
+fn calls_text(counters: &Counters) -> String {
     let mut text = "(done/refused/unknown/over)".to_owned();
     for op in Op::ALL {
-        let [done, refused, unknown, over] = tally.calls[op as usize];
+        let [done, refused, unknown, over] = counters.calls[op as usize];
         if done + refused + unknown + over > 0 {
             let _infallible = write!(text, " {} {done}/{refused}/{unknown}/{over}", op.name());
         }
@@ -337,16 +337,19 @@ fn calls_text(tally: &Tally) -> String {
     text
 }
 
-fn calls(tally: &Tally) -> Value {
+fn calls(counters: &Counters) -> Value {
     Value::Object(
-        Op::ALL.iter().map(|op| (op.name().to_owned(), json!(tally.calls[*op as usize]))).collect(),
+        Op::ALL
+            .iter()
+            .map(|op| (op.name().to_owned(), json!(counters.calls[*op as usize])))
+            .collect(),
     )
 }
 
 /// Marks that were hit, with the number of steps.
-fn marks_hit(tally: &Tally) -> impl Iterator<Item = (String, u64)> {
-    let hit = Mark::ALL.into_iter().filter(|mark| tally.has_hit(*mark));
-    hit.map(|mark| (format!("{mark:?}"), tally.marks[mark as usize]))
+fn marks_hit(counters: &Counters) -> impl Iterator<Item = (String, u64)> {
+    let hit = Mark::ALL.into_iter().filter(|mark| counters.has_hit(*mark));
+    hit.map(|mark| (format!("{mark:?}"), counters.marks[mark as usize]))
 }
 
 fn object(counts: &[(&'static str, u64)]) -> Value {

@@ -229,7 +229,7 @@ fn idle(time: Duration) -> Figure {
 fn writes(time: Duration) -> Figure {
     let of = totals(repeat(time, |n| run(cast(n, Profile::Perf, None, 5), true)));
     let what = "committed writes per CPU second, `perf`";
-    at_least(what, rate(of.tally.counts.commits, of.cpu_ns), "", 50_000.0, 150_000.0)
+    at_least(what, rate(of.counters.counts.commits, of.cpu_ns), "", 50_000.0, 150_000.0)
 }
 
 /// Kills each leader soon after its first write.
@@ -255,7 +255,7 @@ fn elections(time: Duration) -> Figure {
         job::replay(&Schedule::of_run(n, &options, steps), TraceSink::Off, false)
     }));
     let what = "elections per CPU second, each with a first write";
-    at_least(what, rate(of.tally.counts.reigns, of.cpu_ns), "", 2_000.0, 8_000.0)
+    at_least(what, rate(of.counters.counts.reigns, of.cpu_ns), "", 2_000.0, 8_000.0)
 }
 
 /// Runs the same worlds with and without oracles and trace.

@@ -31,7 +31,7 @@ impl World {
             if text.is_empty() { "heal".to_owned() } else { text }
         });
         self.shared.targets.disarm();
-        self.healed = self.shared.tally.counts;
+        self.healed = self.shared.counters.counts;
         self.shared.healed = Some(self.shared.now);
         self.refusing_until = self.shared.now;
         self.end_rogues();

@@ -39,8 +39,8 @@ use crate::faults::targets::Targets;
 use crate::machine::node::Node;
 use crate::network::reach::Reach;
 use crate::network::stream::{Arrival, Delivery, End, Network, Party};
+use crate::record::counters::{Counters, Counts};
 use crate::record::roles::{Role, Roles};
-use crate::record::tally::{Counts, Tally};
 use crate::record::timeline::{Lines, Strikes};
 use crate::record::trace::{Kind, Trace, TraceSink};
 use crate::replay::schedule::{Act, Schedule, Step};
@@ -216,7 +216,7 @@ impl World {
             },
             trace: Trace::new(sink, compare),
             judge,
-            tally: Tally::default(),
+            counters: Counters::default(),
             newest: Zxid::ZERO,
             options,
             keys,
@@ -279,8 +279,8 @@ impl World {
         let held = if looked_at { self.held() } else { Held::default() };
         let mut shared = self.shared;
         let (cut, slow) = shared.net.strained();
-        shared.tally.faults[Fault::NetCut as usize] += cut;
-        shared.tally.faults[Fault::NetTail as usize] += slow;
+        shared.counters.faults[Fault::NetCut as usize] += cut;
+        shared.counters.faults[Fault::NetTail as usize] += slow;
         let place = shared.place();
         if let (Some(lines), Some(failure)) = (&mut shared.lines, shared.judge.failure()) {
             lines.broken(place, failure.id);
@@ -293,7 +293,7 @@ impl World {
             ended: shared.now,
             hash: shared.trace.hash(),
             events: shared.trace.events(),
-            tally: shared.tally,
+            counters: shared.counters,
             checks: shared.judge.checks(),
             liveness: self.liveness,
             healed,

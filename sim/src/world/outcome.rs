@@ -11,8 +11,8 @@ use super::Liveness;
 use crate::check::judge::{Check, Failure};
 use crate::engine::fork::Fork;
 use crate::faults::targets::Rule;
+use crate::record::counters::Counters;
 use crate::record::roles::Roles;
-use crate::record::tally::Tally;
 use crate::record::timeline::{Strikes, Timeline};
 use crate::record::trace::{Trace, TraceSink};
 use crate::replay::schedule::Step;
@@ -35,7 +35,7 @@ pub struct Outcome {
     /// Number of events in the trace.
     pub events: u64,
     /// Counters.
-    pub tally: Tally,
+    pub counters: Counters,
     /// How often each promise was checked.
     pub checks: Vec<(&'static str, u64)>,
     /// Recovery times after the heal.
@@ -84,7 +84,7 @@ impl Outcome {
             ended: at,
             hash: 0,
             events: 0,
-            tally: Tally::default(),
+            counters: Counters::default(),
             checks: Vec::new(),
             liveness: Liveness::default(),
             healed: String::new(),

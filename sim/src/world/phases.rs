@@ -227,7 +227,7 @@ impl World {
     /// session profile, where two servers repeated notifications to a third one for seconds, and a
     /// fork of 0x2d00070016e8 of the swarm with 155 rounds among five servers.
     fn count_elections(&mut self) {
-        let (before, counts) = (&self.healed, &self.shared.tally.counts);
+        let (before, counts) = (&self.healed, &self.shared.counters.counts);
         let reigns = counts.reigns - before.reigns;
         let outside = counts.notifications_outside - before.notifications_outside;
         let notifications = counts.notifications - before.notifications - outside;
@@ -269,7 +269,7 @@ impl World {
         self.begin_phase("audit");
         let shared = &mut self.shared;
         let mut digests = Vec::new();
-        let held_back = shared.tally.has_hit(Mark::PurgeHeld);
+        let held_back = shared.counters.has_hit(Mark::PurgeHeld);
         for node in self.nodes.values_mut() {
             let (Some(status), Some(digest)) = (node.status(), node.digest()) else {
                 node.examine_left(shared);

@@ -22,8 +22,8 @@ use crate::faults::targets::Targets;
 use crate::machine::fs::Crash;
 use crate::network::reach::Reach;
 use crate::network::stream::{Arrival, Break, Network, Party};
+use crate::record::counters::Counters;
 use crate::record::roles::Roles;
-use crate::record::tally::Tally;
 use crate::record::timeline::{Hit, Lines, Place, Strikes, Timeline};
 use crate::record::trace::{Kind, Stamp, Trace, plain};
 use crate::world::options::Options;
@@ -116,7 +116,7 @@ pub struct Shared {
     /// The oracles and the first failure.
     pub judge: Judge,
     /// Counters.
-    pub tally: Tally,
+    pub counters: Counters,
     /// The newest transaction that any server has applied.
     pub newest: Zxid,
     /// The options as drawn.

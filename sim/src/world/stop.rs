@@ -45,7 +45,7 @@ impl Stop {
     pub(crate) fn met(&self, ran: Option<ServerId>, shared: &Shared) -> Option<String> {
         match (self.on, ran) {
             (Some(Break::Mark(mark, nth)), Some(server))
-                if shared.tally.marks[mark as usize] >= u64::from(nth) =>
+                if shared.counters.marks[mark as usize] >= u64::from(nth) =>
             {
                 return Some(format!("s{server} reaches {}", Break::Mark(mark, nth)));
             }

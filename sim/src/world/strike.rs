@@ -61,7 +61,7 @@ impl World {
         self.striking = Some(fault);
         let hit = self.let_strike(fault);
         self.striking = None;
-        self.shared.tally.faults[fault as usize] += u64::from(hit);
+        self.shared.counters.faults[fault as usize] += u64::from(hit);
         let choices = self.fault_rng[fault as usize].recorded();
         if hit && self.trips == Some(fault) {
             self.shared.hold(Check::TRIP, Err(format!("{fault} has struck")));
@@ -114,7 +114,7 @@ impl World {
         self.striking = Some(fault);
         let hit = self.strike_at(fault, server, Some(server));
         self.striking = None;
-        self.shared.tally.faults[fault as usize] += u64::from(hit);
+        self.shared.counters.faults[fault as usize] += u64::from(hit);
         let told = self.shared.decisions.told();
         let choices = std::mem::replace(&mut self.fault_rng[fault as usize], before).recorded();
         self.shared.targets.struck(met, choices, told);
@@ -268,7 +268,7 @@ impl World {
     pub(super) fn cut_recovery(&mut self, server: ServerId, life: u64, how: Crash) {
         if self.shared.is_faulty() && life == self.nodes[&server].life() {
             let (shared, fault) = (&mut self.shared, Fault::NodeCrashInRecovery);
-            shared.tally.fault(fault);
+            shared.counters.fault(fault);
             shared.strikes.late(shared.now, fault, Hit::Server(server));
             self.crash(server, life, how);
         }

@@ -2,7 +2,7 @@
 
 use sim::faults::buggify::Choice;
 use sim::faults::catalog::Fault;
-use sim::record::tally::Tally;
+use sim::record::counters::Counters;
 use sim::world::options::Profile;
 use zabkeeper_core::io::Mark;
 
@@ -31,7 +31,7 @@ fn every_fault_strikes() {
         for seed in 1..=40 {
             let report = run(&job(seed, Profile::Default, &selection(fault), 60));
             assert_passed(&report);
-            struck += report.outcome.tally.faults[fault as usize];
+            struck += report.outcome.counters.faults[fault as usize];
             if struck > 0 {
                 break;
             }
@@ -45,12 +45,12 @@ fn calm_world_has_no_losses() {
     for seed in 1..=3 {
         let report = run(&job(seed, Profile::Calm, "", 20));
         assert_passed(&report);
-        let tally = &report.outcome.tally;
+        let counters = &report.outcome.counters;
         let servers = u64::from(report.options.servers);
-        assert_eq!((tally.counts.boots, tally.faults.iter().sum::<u64>()), (servers, 0));
-        assert_eq!((servers, tally.counts.reigns), (5, 1), "who leads goes on leading");
-        assert!(tally.calls_ended() > 500, "{}", tally.calls_ended());
-        assert!(tally.calls.iter().all(|[_, _, unknown, _]| *unknown == 0));
+        assert_eq!((counters.counts.boots, counters.faults.iter().sum::<u64>()), (servers, 0));
+        assert_eq!((servers, counters.counts.reigns), (5, 1), "who leads goes on leading");
+        assert!(counters.calls_ended() > 500, "{}", counters.calls_ended());
+        assert!(counters.calls.iter().all(|[_, _, unknown, _]| *unknown == 0));
     }
 }
 
@@ -73,7 +73,7 @@ fn sessions_expire_and_move_between_servers() {
     for seed in 1..=5 {
         let report = run(&job(seed, Profile::Session, "", 60));
         assert_passed(&report);
-        expired += report.outcome.tally.counts.sessions_expired;
+        expired += report.outcome.counters.counts.sessions_expired;
     }
     assert!(expired > 0);
 }
@@ -87,7 +87,7 @@ fn rogue_is_refused_in_every_role_and_the_run_passes() {
         // Servers that look for a leader dial one, and so may reach a rogue.
         let report = run(&job(seed, Profile::Default, "only=net.rogue,+node.kill-leader", 60));
         assert_passed(&report);
-        missing.retain(|mark| !report.outcome.tally.has_hit(*mark));
+        missing.retain(|mark| !report.outcome.counters.has_hit(*mark));
         if missing.is_empty() {
             break;
         }
@@ -101,7 +101,7 @@ fn throttled_clients_are_refused_and_connect_later() {
     for seed in 1..=60 {
         let report = run(&job(seed, Profile::Session, "", 60));
         assert_passed(&report);
-        turned_away += report.outcome.tally.counts.turned_away;
+        turned_away += report.outcome.counters.counts.turned_away;
         if turned_away > 0 {
             break;
         }
@@ -120,21 +120,21 @@ fn operators_get_answers() {
 
 #[test]
 fn pausing_disk_workers_increase_the_backlog() {
-    let sum = |sites: &str, count: fn(&Tally) -> u64| -> u64 {
+    let sum = |sites: &str, count: fn(&Counters) -> u64| -> u64 {
         let choice = Choice::parse(&format!("only={sites}")).expect("valid");
         let one = |seed| {
             let mut job = job(seed, Profile::Calm, "", 20);
             job.pinned.buggify = choice.clone();
             let report = run(&job);
             assert_passed(&report);
-            count(&report.outcome.tally)
+            count(&report.outcome.counters)
         };
         (1..=5).map(one).sum()
     };
-    let set_aside = |tally: &Tally| tally.marks[Mark::SnapshotSetAside as usize];
+    let set_aside = |counters: &Counters| counters.marks[Mark::SnapshotSetAside as usize];
     let aside = ["snapshot.slices,snapshot.often", "snapshot"].map(|sites| sum(sites, set_aside));
     assert!(aside[1] > 4 * aside[0], "changed while a snapshot is written: {aside:?}");
-    let batches = |tally: &Tally| tally.counts.batches;
+    let batches = |counters: &Counters| counters.counts.batches;
     let batches = ["snapshot.slow", "log.slow"].map(|sites| sum(sites, batches));
     assert!(batches[1] * 6 < batches[0] * 5, "more waits for each batch: {batches:?}");
 }

@@ -23,7 +23,7 @@ fn with_rules(seed: u64, rules: &[&str]) -> Job {
 }
 
 fn struck(report: &Report, fault: Fault) -> u64 {
-    report.outcome.tally.faults[fault as usize]
+    report.outcome.counters.faults[fault as usize]
 }
 
 #[test]
@@ -33,14 +33,14 @@ fn rule_strikes_once_at_its_mark() {
         assert_passed(&report);
         let rule = Rule::parse(text).expect("valid");
         assert_eq!(struck(&report, rule.fault), 1, "{text}");
-        let boots = report.outcome.tally.counts.boots;
+        let boots = report.outcome.counters.counts.boots;
         assert_eq!(boots, u64::from(report.options.servers) + 1, "{text}");
         assert_eq!(report.outcome.rules.len(), 1);
     }
     let never = with_rules(1, &["CommitBatch#4000000=node.kill", "UpgradeLost@leading=node.power"]);
     let report = never.run(TraceSink::Off, false);
     assert_passed(&report);
-    assert_eq!(report.outcome.tally.faults.iter().sum::<u64>(), 0);
+    assert_eq!(report.outcome.counters.faults.iter().sum::<u64>(), 0);
     assert_eq!(report.outcome.rules, []);
     assert_eq!(report.outcome.hash, with_rules(1, &[]).run(TraceSink::Off, false).outcome.hash);
 }

@@ -317,14 +317,14 @@ impl Broken {
 
 /// How often each oracle was checked, and which ones are muted.
 #[derive(Clone, Debug)]
-pub(super) struct Tally {
+pub(super) struct Checks {
     asked: [u64; Id::ALL.len()],
     muted: [bool; Id::ALL.len()],
 }
 
-impl Tally {
-    pub(super) fn new() -> Tally {
-        Tally { asked: [0; Id::ALL.len()], muted: [false; Id::ALL.len()] }
+impl Checks {
+    pub(super) fn new() -> Checks {
+        Checks { asked: [0; Id::ALL.len()], muted: [false; Id::ALL.len()] }
     }
 
     /// Violations of this oracle are ignored from now on.

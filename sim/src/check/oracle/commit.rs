@@ -28,10 +28,10 @@ const UNIQUE_DATA_BYTES: usize = 8;
 impl Oracles {
     /// The log of this server is committed up to `zxid`.
     pub(super) fn commit_up_to(&mut self, id: ServerId, zxid: Zxid) -> Verdict {
-        for committed in self.ledger.chain(&mut self.tally, id, zxid)? {
+        for committed in self.ledger.chain(&mut self.checks, id, zxid)? {
             self.commit(&committed)?;
         }
-        self.ledger.compare_disks(&mut self.tally, &self.model)
+        self.ledger.compare_disks(&mut self.checks, &self.model)
     }
 
     fn commit(&mut self, committed: &Committed) -> Verdict {
@@ -41,8 +41,8 @@ impl Oracles {
         };
         // The model applies the transaction even where a muted oracle rejects it.
         let asked_for = self.was_asked_for(&txn, committed.proposed);
-        self.tally.unless_muted(asked_for)?;
-        self.tally.hold(Id::S1, true, Vec::new)?;
+        self.checks.unless_muted(asked_for)?;
+        self.checks.hold(Id::S1, true, Vec::new)?;
         let shown = txn.to_string();
         let ended = matches!(txn.op, TxnOp::CloseSession).then_some(txn.session);
         let firings = self.model.apply(txn).map_err(|wrong| {
@@ -72,7 +72,7 @@ impl Oracles {
         let view = self.sessions.entry(session).or_default();
         view.ended = Some(proposed.order);
         let late = view.attached.filter(|attached| attached.asked > proposed.order);
-        self.tally.hold(Id::S6, late.is_none(), || {
+        self.checks.hold(Id::S6, late.is_none(), || {
             let what = format!(
                 "its end was proposed at {}; {} asked for it after that, and was let go on",
                 proposed.at,
@@ -95,7 +95,7 @@ impl Oracles {
                 let asks = |hello: &Hello| hello.request.session == txn.session;
                 let asked = hello.is_none_or(|hello| hello.is_some_and(asks));
                 let right = asked && *server == origin.server && origin.request == 0;
-                self.tally.hold(Id::S5, right, || {
+                self.checks.hold(Id::S5, right, || {
                     let what = format!("no handshake on {} asks for that", origin.conn);
                     vec![what, format!("transaction: {txn}")]
                 })
@@ -118,7 +118,7 @@ impl Oracles {
                 let nobodys = txn.session == SessionId(0);
                 let goes = nobodys
                     && matches!(&txn.op, TxnOp::Delete { path } if self.model.may_go(path, txn.time));
-                self.tally.hold(Id::C11, goes, || {
+                self.checks.hold(Id::C11, goes, || {
                     let what = "it has no origin; on their own servers only delete containers that \
                                 were used and nodes whose time is over";
                     vec![what.to_owned(), format!("transaction: {txn}")]
@@ -130,18 +130,18 @@ impl Oracles {
     fn session_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: Proposed) -> Verdict {
         let evidence = |what: &str| vec![format!("{}: {what}", origin.conn), txn.to_string()];
         let global = !self.conns.get(&origin.conn).is_some_and(|conn| conn.begins_local);
-        self.tally.hold(Id::S8, global, || evidence("its server keeps new sessions to itself"))?;
+        self.checks.hold(Id::S8, global, || evidence("its server keeps new sessions to itself"))?;
         let fresh = !self.locals.ever_had(txn.session);
-        self.tally
+        self.checks
             .hold(Id::S4, fresh, || evidence("a server has kept a session of this id to itself"))?;
         let Some(conn) = self.conns.get_mut(&origin.conn) else {
             return Oracles::fault(Id::C8, evidence("no handshake there waits for a session"));
         };
         let hello = conn.hello.as_ref();
         let asked = hello.is_some_and(|hello| hello.request.session == SessionId(0));
-        self.tally.hold(Id::S6, asked, || evidence("the handshake asks for no new session"))?;
+        self.checks.hold(Id::S6, asked, || evidence("the handshake asks for no new session"))?;
         let first = conn.session == SessionId(0);
-        self.tally.hold(Id::C8, first, || evidence("a second session for one handshake"))?;
+        self.checks.hold(Id::C8, first, || evidence("a second session for one handshake"))?;
         conn.session = txn.session;
         let heard = conn.hello.as_ref().map_or(Instant::default(), |hello| hello.at);
         self.heard.created(txn.session, proposed.by, heard.max(proposed.at));
@@ -163,7 +163,7 @@ impl Oracles {
         };
         let silent = proposed.at.since(expiry.heard.max(proposed.leads_since));
         let timeout = expiry.timeout_in(proposed.leads_since);
-        self.tally.hold(Id::S3, silent >= timeout * 7 / 8, || {
+        self.checks.hold(Id::S3, silent >= timeout * 7 / 8, || {
             let Proposed { at, by, leads_since, .. } = proposed;
             vec![
                 format!("silent for {silent:?}, and its timeout is {timeout:?}"),
@@ -186,7 +186,7 @@ impl Oracles {
             && awake <= proposed.at
             && awake.since(stood) > longest * 9 / 8;
         let listened = proposed.at.since(awake);
-        self.tally.hold(Id::S3, !deaf || listened >= timeout * 7 / 8, || {
+        self.checks.hold(Id::S3, !deaf || listened >= timeout * 7 / 8, || {
             let still = awake.since(stood);
             let what = format!(
                 "its leader stood still for {still:?} and has listened for {listened:?} since; the \
@@ -199,14 +199,14 @@ impl Oracles {
     fn write_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: Proposed) -> Verdict {
         self.learns_its_session(origin.conn, txn.session);
         let who = self.who(origin.conn);
-        let Oracles { tally, conns, model, sessions, locals, .. } = self;
+        let Oracles { checks, conns, model, sessions, locals, .. } = self;
         let evidence = |what: String| vec![format!("{who}: {what}"), format!("transaction: {txn}")];
         let twice = || evidence("no write there waits to be done".to_owned());
         let Some(conn) = conns.get_mut(&origin.conn) else {
             return Oracles::fault(Id::C8, twice());
         };
         let rising = conn.last_origin.is_none_or(|last| last < origin.request);
-        tally.hold(Id::C8, rising, || {
+        checks.hold(Id::C8, rising, || {
             evidence(format!("write {} again, or out of order", origin.request))
         })?;
         conn.last_origin = Some(origin.request);
@@ -222,7 +222,7 @@ impl Oracles {
         }
 
         let shown = format!("#{xid} {request}");
-        tally.hold(Id::C9, txn.session == session, || {
+        checks.hold(Id::C9, txn.session == session, || {
             evidence(format!("{shown} became a transaction of session {}", txn.session))
         })?;
         let view = sessions.entry(session).or_default();
@@ -231,7 +231,7 @@ impl Oracles {
         let later = |asked: u64| welcomed.is_some_and(|welcomed| welcomed < asked);
         let moved = view.attached.filter(|to| to.conn != origin.conn && later(to.asked));
         let moved = moved.filter(|to| to.order < proposed.order);
-        tally.hold(Id::S5, moved.is_none(), || {
+        checks.hold(Id::S5, moved.is_none(), || {
             let to = moved.map(|to| {
                 let server = conns.get(&to.conn).map(|conn| format!(", server {}", conn.server));
                 let server = server.unwrap_or_default();
@@ -244,11 +244,11 @@ impl Oracles {
             return Ok(());
         }
         let local = model.session(session).is_none() && locals.was_of(session, origin.server);
-        tally.hold(Id::S1, local || model.is_alive(session), || {
+        checks.hold(Id::S1, local || model.is_alive(session), || {
             evidence(format!("{shown}: the session is not alive"))
         })?;
         let goes_on = matches!(txn.op, TxnOp::CloseSession) || !view.closing;
-        tally.hold(Id::C9, goes_on, || {
+        checks.hold(Id::C9, goes_on, || {
             evidence(format!("{shown}: the session was said to be closing before"))
         })?;
         if local {
@@ -278,21 +278,21 @@ impl Oracles {
         // The order in which an `auth` entry expands to the asker's identities is left open.
         let same = asks_for_auth(request) && in_order(&right) == in_order(&txn.op);
         if !same && let Some(id) = difference(request, &right, &txn.op) {
-            return self.tally.hold(id, false, || {
+            return self.checks.hold(id, false, || {
                 let wrong = format!("{request} must become {right:?}, and became {:?}", txn.op);
                 vec![format!("{who}: {wrong}"), format!("transaction: {txn}")]
             });
         }
-        self.tally.hold(Id::C9, true, Vec::new)?;
-        self.tally.hold(Id::T7, true, Vec::new)?;
+        self.checks.hold(Id::C9, true, Vec::new)?;
+        self.checks.hold(Id::T7, true, Vec::new)?;
         if is_sequential(request) {
-            self.tally.hold(Id::C10, true, Vec::new)?;
+            self.checks.hold(Id::C10, true, Vec::new)?;
         }
         if let Request::Multi(_) = request {
-            self.tally.hold(Id::T6, true, Vec::new)?;
+            self.checks.hold(Id::T6, true, Vec::new)?;
         }
         if is_over(&right) {
-            self.tally.hold(Id::T8, true, Vec::new)?;
+            self.checks.hold(Id::T8, true, Vec::new)?;
         }
         Ok(())
     }
@@ -317,7 +317,7 @@ impl Oracles {
                 continue;
             }
             let fresh = self.written.insert(fingerprint(path, data));
-            self.tally.hold(Id::C8, fresh, || {
+            self.checks.hold(Id::C8, fresh, || {
                 let what = format!("the data of {attempt} was written before");
                 vec![what, format!("transaction: {txn}")]
             })?;

@@ -9,7 +9,7 @@ use zabkeeper_core::io::Input;
 use zabkeeper_core::store::{DiskEvent, DurableState};
 use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
-use super::catalog::{Broken, Id, Tally, Verdict};
+use super::catalog::{Broken, Checks, Id, Verdict};
 use super::difference::Nodes;
 use super::history::Path;
 use super::ledger::Ledger;
@@ -39,12 +39,12 @@ impl Ledger {
     /// The server is about to handle this input.
     pub(super) fn entered(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         input: &Input,
         at: Instant,
     ) -> Verdict {
-        self.owes_nothing(tally, id)?;
+        self.owes_nothing(checks, id)?;
         let server = self.server(id);
         server.cause = None;
         server.catches_up = true;
@@ -53,7 +53,7 @@ impl Ledger {
                 let mirror = &mut self.server(id).mirror;
                 let before = mirror.durable().state.current_epoch;
                 let stored = mirror.done(*write);
-                self.confirmed(tally, id, stored, before)
+                self.confirmed(checks, id, stored, before)
             }
             Input::Disk(DiskEvent::ChunkDone { zxid, index }) => {
                 let server = self.servers.entry(id).or_default();
@@ -79,7 +79,7 @@ impl Ledger {
     /// The disk has confirmed writes; `stored` says whether state files were among them.
     fn confirmed(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         stored: bool,
         before: Epoch,
@@ -88,15 +88,15 @@ impl Ledger {
             let held = self.servers[&id].mirror.durable().clone();
             let disk = Disk { server: id, state: &held.state, last: held.path.end() };
             if !self.is_late(&disk) {
-                self.keeps_epochs(tally, &disk)?;
+                self.keeps_epochs(checks, &disk)?;
             }
             let epoch = held.state.current_epoch;
             // Checked only when the epoch is entered: if the epoch was never established, a later
             // leader may truncate its initial history before the server enters the later epoch.
             if epoch > before {
-                self.has_initial(tally, id, epoch, &held.path, "has stored")?;
+                self.has_initial(checks, id, epoch, &held.path, "has stored")?;
             }
-            self.renews_voters(tally, id, epoch)?;
+            self.renews_voters(checks, id, epoch)?;
             self.note_voters(id);
         }
         self.vouch(id);
@@ -117,7 +117,7 @@ impl Ledger {
     /// Z1: when the first server stores the present voters in place of others, a quorum has the
     /// epoch's history. Otherwise, if the epoch failed, the next one would take a joining voter for
     /// one that has lost its history.
-    fn renews_voters(&mut self, tally: &mut Tally, id: ServerId, epoch: Epoch) -> Verdict {
+    fn renews_voters(&mut self, checks: &mut Checks, id: ServerId, epoch: Epoch) -> Verdict {
         let renews =
             self.servers[&id].names_all == Some(false) && self.voters_before(id) == self.voters;
         if !renews || self.renewed {
@@ -126,7 +126,7 @@ impl Ledger {
         self.renewed = true;
         let end = self.epochs.initial(epoch).map(Path::end);
         let has_quorum = end.is_some_and(|end| self.has_evidence(epoch, end));
-        tally.hold(Id::Z1, has_quorum, || {
+        checks.hold(Id::Z1, has_quorum, || {
             let what = format!(
                 "server {id} keeps the voters of epoch {epoch}, begun after {}",
                 maybe(end)
@@ -153,13 +153,13 @@ impl Ledger {
     /// A disk, sampled while its server runs.
     pub(super) fn sampled(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         model: &Model,
         disk: &Disk<'_>,
         (digest, holder): (u64, Holder<'_>),
     ) -> Verdict {
-        self.keeps_epochs(tally, disk)?;
-        let explained = self.explain(tally, disk, Id::Z17)?;
+        self.keeps_epochs(checks, disk)?;
+        let explained = self.explain(checks, disk, Id::Z17)?;
         if explained.is_some() {
             let (server, zxid) = (disk.server, disk.last);
             // Keeps the nodes of a digest that is wrong or not yet comparable: the server may not
@@ -168,40 +168,40 @@ impl Ledger {
             let nodes = if right { None } else { holder.0.map(Nodes::of) };
             self.waiting.push(DiskDigest { server, zxid, digest, nodes });
         }
-        self.compare_disks(tally, model)
+        self.compare_disks(checks, model)
     }
 
     /// The disk as it would be if all that was written but not synced survived.
-    pub(super) fn cached(&mut self, tally: &mut Tally, disk: &Disk<'_>) -> Verdict {
-        self.explain(tally, disk, Id::T2).map(drop)
+    pub(super) fn cached(&mut self, checks: &mut Checks, disk: &Disk<'_>) -> Verdict {
+        self.explain(checks, disk, Id::T2).map(drop)
     }
 
     /// A server has started and recovered this from its disk.
     pub(super) fn recovered(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         disk: &Disk<'_>,
         acknowledged: Zxid,
     ) -> Verdict {
         let &Disk { server: id, state, last } = disk;
-        self.keeps_epochs(tally, disk)?;
+        self.keeps_epochs(checks, disk)?;
         if self.is_alone() {
             let is_kept = |zxid: Zxid| self.committed.at_or_before(zxid) <= last;
-            tally.hold(Id::C7, is_kept(acknowledged), || {
+            checks.hold(Id::C7, is_kept(acknowledged), || {
                 vec![format!(
                     "server {id} recovers {last}; writes up to {acknowledged} are acknowledged"
                 )]
             })?;
             let answered = self.servers.get(&id).map_or(Zxid::ZERO, |server| server.answered);
-            tally.hold(Id::Z17, is_kept(answered), || {
+            checks.hold(Id::Z17, is_kept(answered), || {
                 vec![format!("server {id} recovers {last}; it has named {answered} to a client")]
             })?;
-            tally.hold(Id::Z12, is_kept(self.committed.end()), || {
+            checks.hold(Id::Z12, is_kept(self.committed.end()), || {
                 let tip = self.committed.end();
                 vec![format!("server {id} recovers {last}; {tip} was committed")]
             })?;
         }
-        let held = self.explain(tally, disk, Id::T2)?;
+        let held = self.explain(checks, disk, Id::T2)?;
         let server = self.server(id);
         let held = held.unwrap_or_else(|| {
             let mut path = server.mirror.issued().path.clone();
@@ -219,7 +219,7 @@ impl Ledger {
     /// reports damage, which is allowed.
     fn explain(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         disk: &Disk<'_>,
         otherwise: Id,
     ) -> Result<Option<Held>, Broken> {
@@ -231,7 +231,7 @@ impl Ledger {
         }
         if let Some(held) = server.mirror.explain(state, last, &self.committed) {
             for id in [Id::Z12, Id::Z17, Id::Z18, Id::T2] {
-                tally.hold(id, true, Vec::new)?;
+                checks.hold(id, true, Vec::new)?;
             }
             return Ok(Some(held));
         }
@@ -253,7 +253,7 @@ impl Ledger {
         Err(Broken::new(kind, evidence))
     }
 
-    fn keeps_epochs(&mut self, tally: &mut Tally, disk: &Disk<'_>) -> Verdict {
+    fn keeps_epochs(&mut self, checks: &mut Checks, disk: &Disk<'_>) -> Verdict {
         let (id, state, last) = (disk.server, disk.state, disk.last);
         let server = self.server(id);
         let (accepted, current) = (state.accepted_epoch, state.current_epoch);
@@ -261,7 +261,7 @@ impl Ledger {
             && accepted >= server.accepted
             && current >= server.current
             && accepted >= last.epoch();
-        tally.hold(Id::Z14, holds, || {
+        checks.hold(Id::Z14, holds, || {
             vec![format!(
                 "server {id} has on disk: accepted {accepted}, current {current}, last {last}; \
                  before: accepted {}, current {}",
@@ -284,7 +284,7 @@ impl Ledger {
 
     /// Compares the digests of disks whose zxid the committed history has reached. Those that were
     /// not committed are dropped.
-    pub(super) fn compare_disks(&mut self, tally: &mut Tally, model: &Model) -> Verdict {
+    pub(super) fn compare_disks(&mut self, checks: &mut Checks, model: &Model) -> Verdict {
         let tip = self.committed.end();
         for disk in self.waiting.extract_if(.., |disk| disk.zxid <= tip) {
             let DiskDigest { server, zxid, digest, nodes } = disk;
@@ -292,7 +292,7 @@ impl Ledger {
                 continue;
             }
             let right = model.digest_at(zxid);
-            tally.hold(Id::T2, digest == right, || {
+            checks.hold(Id::T2, digest == right, || {
                 let mut evidence = vec![format!(
                     "the disk of server {server} holds {digest:#x} at {zxid}; the model {right:#x}"
                 )];

@@ -15,7 +15,7 @@ use std::time::Duration;
 use zabkeeper_core::store::{DurableState, Entry};
 use zabkeeper_core::{Epoch, Instant, LinkId, Mode, ServerId, Status, Zxid};
 
-use super::catalog::{Broken, Id, Tally, Verdict};
+use super::catalog::{Broken, Checks, Id, Verdict};
 use super::disks::DiskDigest;
 use super::epochs::{Begun, Epochs, Promises, Proposed};
 use super::history::Path;
@@ -260,7 +260,7 @@ impl Ledger {
     /// of its last pause.
     pub(super) fn keeps_a_majority(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         status: &Status,
         now: Instant,
@@ -274,7 +274,7 @@ impl Ledger {
             return Ok(());
         }
         let since = (*server.forsaken_since.get_or_insert(now)).max(awake);
-        tally.hold(Id::Z24, now.since(since) <= FORSAKEN, || {
+        checks.hold(Id::Z24, now.since(since) <= FORSAKEN, || {
             let followers = status.synced_followers;
             let needed = voters / 2;
             vec![format!(
@@ -288,7 +288,7 @@ impl Ledger {
     /// Z18: the log behind which an epoch is stored contains the history that the epoch began with.
     pub(super) fn has_initial(
         &self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         epoch: Epoch,
         path: &Path,
@@ -296,7 +296,7 @@ impl Ledger {
     ) -> Verdict {
         let initial = self.epochs.initial(epoch);
         let held = initial.is_some_and(|initial| path.contains(initial.end()));
-        tally.hold(Id::Z18, held, || {
+        checks.hold(Id::Z18, held, || {
             let (end, initial) = (path.end(), initial.map(Path::end));
             vec![format!(
                 "server {id} {does} epoch {epoch} behind {end}; the epoch began with {}",
@@ -309,7 +309,7 @@ impl Ledger {
     /// begun.
     pub(super) fn begins(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         epoch: Epoch,
         at: Instant,
@@ -318,7 +318,7 @@ impl Ledger {
         let view = self.epochs.of_mut(epoch);
         let begun = view.begun.get_or_insert(Begun { leader: id, initial, at });
         let (leader, since) = (begun.leader, begun.at);
-        tally.hold(Id::Z1, leader == id, || {
+        checks.hold(Id::Z1, leader == id, || {
             vec![format!(
                 "server {id} begins epoch {epoch}, which server {leader} began at {since}"
             )]
@@ -328,13 +328,18 @@ impl Ledger {
     /// A leader serves clients or sends UPTODATE. Its initial history is held and its voters are
     /// stored by a quorum (Z1), nothing committed is missing (Z11), and other epochs' initial
     /// histories are prefixes or extensions (Z8).
-    pub(super) fn establishes(&mut self, tally: &mut Tally, id: ServerId, at: Instant) -> Verdict {
+    pub(super) fn establishes(
+        &mut self,
+        checks: &mut Checks,
+        id: ServerId,
+        at: Instant,
+    ) -> Verdict {
         let server = &self.servers[&id];
         let epoch = server.mirror.issued().state.current_epoch;
         let view = self.epochs.of(epoch);
         if view.is_some_and(|view| view.established.is_some()) {
             let leader = view.and_then(|view| view.begun.as_ref()).map(|begun| begun.leader);
-            return tally.hold(Id::Z1, leader == Some(id), || {
+            return checks.hold(Id::Z1, leader == Some(id), || {
                 vec![format!(
                     "server {id} serves in epoch {epoch}; its leader is {}",
                     maybe(leader)
@@ -344,14 +349,14 @@ impl Ledger {
         let initial = self.epochs.initial(epoch).cloned();
         let end = initial.as_ref().map(Path::end);
         let has_quorum = end.is_some_and(|end| self.has_evidence(epoch, end));
-        tally.hold(Id::Z1, has_quorum, || {
+        checks.hold(Id::Z1, has_quorum, || {
             let mut evidence =
                 vec![format!("server {id} serves in epoch {epoch}, begun after {}", maybe(end))];
             evidence.extend(self.evidence(epoch));
             evidence
         })?;
         let named = |id| self.servers.get(&id).is_some_and(|server| server.named.contains(&epoch));
-        tally.hold(Id::Z1, self.voters.most(named), || {
+        checks.hold(Id::Z1, self.voters.most(named), || {
             let lists = self.servers.iter();
             let lists = lists.map(|(id, server)| (id, &server.mirror.durable().state.voters));
             let lists = lists.map(|(id, voters)| format!("server {id} keeps {voters:?}"));
@@ -360,7 +365,7 @@ impl Ledger {
         })?;
         let initial = initial.expect("held");
         let committed = self.committed.before_epoch(epoch);
-        tally.hold(Id::Z11, initial.contains(committed), || {
+        checks.hold(Id::Z11, initial.contains(committed), || {
             vec![format!(
                 "server {id} leads epoch {epoch} with a history up to {}; it lacks {committed}, \
                  which is committed",
@@ -370,7 +375,7 @@ impl Ledger {
         for (other, theirs) in self.epochs.established(epoch) {
             let (shorter, longer) =
                 if other < epoch { (theirs, &initial) } else { (&initial, theirs) };
-            tally.hold(Id::Z8, longer.contains(shorter.end()), || {
+            checks.hold(Id::Z8, longer.contains(shorter.end()), || {
                 vec![format!(
                     "epoch {epoch} began after {}, and epoch {other} after {}",
                     initial.end(),
@@ -409,7 +414,7 @@ impl Ledger {
     /// history.
     pub(super) fn claims(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         zxid: Zxid,
     ) -> Result<Option<Zxid>, Broken> {
@@ -423,7 +428,7 @@ impl Ledger {
         if zxid <= tip {
             let late = server.acts_as_leader() && zxid.epoch() < tip.epoch();
             let kind = if late { Id::Z6 } else { Id::Z3 };
-            return tally
+            return checks
                 .hold(kind, self.committed.at_or_before(zxid) == zxid || zxid.counter() == 0, || {
                     vec![format!(
                         "server {id} takes {zxid} as committed; the history up to {tip} lacks it"
@@ -431,22 +436,22 @@ impl Ledger {
                 })
                 .map(|()| None);
         }
-        tally.hold(Id::Z13, server.acts_as_leader(), || {
+        checks.hold(Id::Z13, server.acts_as_leader(), || {
             vec![format!(
                 "server {id}, which does not lead, takes {zxid} as committed, and no leader \
                  anything beyond {tip}"
             )]
         })?;
-        tally.hold(Id::Z2, server.path().contains(zxid), || {
+        checks.hold(Id::Z2, server.path().contains(zxid), || {
             vec![format!("server {id} commits {zxid}, which is not in its log")]
         })?;
         let epoch = server.mirror.issued().state.current_epoch;
-        tally.hold(Id::Z13, self.has_evidence(epoch, zxid), || {
+        checks.hold(Id::Z13, self.has_evidence(epoch, zxid), || {
             let mut evidence = vec![format!("server {id} commits {zxid} as leader of {epoch}")];
             evidence.extend(self.evidence(epoch));
             evidence
         })?;
-        tally.hold(Id::Z3, server.path().contains(tip), || {
+        checks.hold(Id::Z3, server.path().contains(tip), || {
             vec![format!(
                 "server {id} commits {zxid}, and its log leaves the committed history after {}, \
                  which has reached {tip}",
@@ -460,14 +465,14 @@ impl Ledger {
     /// transactions, oldest first.
     pub(super) fn chain(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         zxid: Zxid,
     ) -> Result<Vec<Committed>, Broken> {
         let mut chain = Vec::new();
         for next in self.servers[&id].path().between(self.committed.end(), zxid) {
             let proposal = self.epochs.proposal(next);
-            tally.hold(Id::Z2, proposal.is_some(), || {
+            checks.hold(Id::Z2, proposal.is_some(), || {
                 vec![format!("{next} is taken as committed, and nobody has proposed it")]
             })?;
             let proposal = proposal.expect("held");
@@ -479,22 +484,22 @@ impl Ledger {
     }
 
     /// The server has applied the transaction `zxid`.
-    pub(super) fn apply(&mut self, tally: &mut Tally, id: ServerId, zxid: Zxid) -> Verdict {
+    pub(super) fn apply(&mut self, checks: &mut Checks, id: ServerId, zxid: Zxid) -> Verdict {
         let committed = &self.committed;
         let server = self.servers.entry(id).or_default();
         let before = server.applied;
-        tally.hold(Id::Z4, before.is_none_or(|before| before < zxid), || {
+        checks.hold(Id::Z4, before.is_none_or(|before| before < zxid), || {
             vec![format!("server {id} applies {zxid} after {}", maybe(before))]
         })?;
-        tally.hold(Id::Z13, zxid <= committed.end(), || {
+        checks.hold(Id::Z13, zxid <= committed.end(), || {
             vec![format!("server {id} applies {zxid}, and leaders have only {}", committed.end())]
         })?;
-        tally.hold(Id::Z3, committed.contains(zxid), || {
+        checks.hold(Id::Z3, committed.contains(zxid), || {
             vec![format!("server {id} applies {zxid}, which is not in the committed history")]
         })?;
         let end = server.path().end();
         let jump = server.jump.take_if(|jump| *jump == zxid);
-        tally.hold(Id::Z2, jump.is_some() || server.path().contains(zxid), || {
+        checks.hold(Id::Z2, jump.is_some() || server.path().contains(zxid), || {
             vec![format!(
                 "server {id} applies {zxid}, and it is not in its log, which ends at {end}"
             )]
@@ -504,14 +509,14 @@ impl Ledger {
             let next = committed.between(before, zxid).first().copied();
             let kind =
                 if next.is_some_and(|next| next.epoch() < zxid.epoch()) { Id::Z9 } else { Id::Z5 };
-            tally.hold(kind, next == Some(zxid), || {
+            checks.hold(kind, next == Some(zxid), || {
                 vec![format!(
                     "server {id} applies {zxid} after {before}; next in the history is {}",
                     maybe(next)
                 )]
             })?;
         }
-        tally.hold(Id::Z9, true, Vec::new)?;
+        checks.hold(Id::Z9, true, Vec::new)?;
         server.applied = Some(zxid);
         Ok(())
     }
@@ -525,7 +530,7 @@ impl Ledger {
     }
 
     /// Z20: the watermarks in the server's status are in order.
-    pub(super) fn watermarks(&self, tally: &mut Tally, id: ServerId, status: &Status) -> Verdict {
+    pub(super) fn watermarks(&self, checks: &mut Checks, id: ServerId, status: &Status) -> Verdict {
         let Status { applied, committed, appended, durable, snapshot, .. } = status;
         let ordered = snapshot <= applied
             && applied <= committed
@@ -533,7 +538,7 @@ impl Ledger {
             && durable <= appended;
         let server = &self.servers[&id];
         let halfway = server.mirror.issued().state.damaged || server.jump.is_some();
-        tally.hold(Id::Z20, ordered || halfway || status.halted.is_some(), || {
+        checks.hold(Id::Z20, ordered || halfway || status.halted.is_some(), || {
             vec![format!(
                 "server {id}: snapshot {snapshot}, applied {applied}, committed {committed}, \
                  durable {durable}, appended {appended}"

@@ -7,7 +7,7 @@
 use zabkeeper_core::store::{DiskCommand, DurableState, Entry};
 use zabkeeper_core::{Instant, ServerId, WriteId, Zxid};
 
-use super::catalog::{Broken, Id, Tally, Verdict};
+use super::catalog::{Broken, Checks, Id, Verdict};
 use super::epochs::Proposed;
 use super::history::Path;
 use super::ledger::Ledger;
@@ -18,7 +18,7 @@ impl Ledger {
     /// Judges the commands of a step, in order.
     pub(super) fn commanded(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         commands: &[DiskCommand],
         (order, at): (u64, Instant),
@@ -27,21 +27,21 @@ impl Ledger {
             match command {
                 DiskCommand::Append { id: write, entry } => {
                     match self.server(id).acts_as_leader() {
-                        true => self.proposes(tally, id, entry, (order, at))?,
-                        false => self.logs(tally, id, entry)?,
+                        true => self.proposes(checks, id, entry, (order, at))?,
+                        false => self.logs(checks, id, entry)?,
                     }
                     self.server(id).mirror.command(*write, Order::Append(entry.zxid));
                 }
                 DiskCommand::Truncate { id: write, to } => {
-                    self.cuts(tally, id, *to)?;
+                    self.cuts(checks, id, *to)?;
                     self.server(id).mirror.command(*write, Order::Truncate(*to));
                 }
                 DiskCommand::Rebase { id: write, snapshot } => {
-                    self.rebases(tally, id, *write, *snapshot)?;
+                    self.rebases(checks, id, *write, *snapshot)?;
                 }
                 DiskCommand::SaveState { id: write, state } => {
-                    self.saves(tally, id, state, at)?;
-                    let ahead = self.history_ahead(tally, id, state.snapshot)?;
+                    self.saves(checks, id, state, at)?;
+                    let ahead = self.history_ahead(checks, id, state.snapshot)?;
                     self.server(id).mirror.command(*write, Order::State(state.clone(), ahead));
                 }
                 DiskCommand::SnapshotChunk { zxid, index, last: true, .. } => {
@@ -64,31 +64,31 @@ impl Ledger {
     /// A leader appends a new transaction: a proposal.
     fn proposes(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         entry: &Entry,
         (order, at): (u64, Instant),
     ) -> Verdict {
         let (zxid, epoch) = (entry.zxid, entry.zxid.epoch());
         let earlier = self.epochs.proposal(zxid);
-        tally.hold(Id::Z15, earlier.is_none(), || {
+        checks.hold(Id::Z15, earlier.is_none(), || {
             let same = earlier.is_some_and(|proposal| proposal.bytes == entry.bytes);
             let bytes = if same { "the same bytes" } else { "other bytes" };
             vec![format!("server {id} proposes {zxid}, which was dealt before with {bytes}")]
         })?;
-        self.is_heard_last(tally, id, zxid)?;
+        self.is_heard_last(checks, id, zxid)?;
         let begun = self.epochs.of(epoch).and_then(|view| view.begun.as_ref());
         let leader = begun.map(|begun| begun.leader);
-        tally.hold(Id::Z1, leader == Some(id), || {
+        checks.hold(Id::Z1, leader == Some(id), || {
             vec![format!("server {id} proposes {zxid}; who leads epoch {epoch}: {}", maybe(leader))]
         })?;
         let server = &self.servers[&id];
         let end = server.path().end();
-        tally.hold(Id::Z5, server.path().may_follow(zxid), || {
+        checks.hold(Id::Z5, server.path().may_follow(zxid), || {
             vec![format!("server {id} proposes {zxid} after {end}")]
         })?;
         let committed = self.committed.before_epoch(epoch);
-        tally.hold(Id::Z7, zxid.counter() > 1 || server.path().contains(committed), || {
+        checks.hold(Id::Z7, zxid.counter() > 1 || server.path().contains(committed), || {
             vec![format!("server {id} proposes {zxid} after {end}, and lacks {committed}")]
         })?;
         let view = self.epochs.of(epoch).expect("it has a leader");
@@ -100,27 +100,27 @@ impl Ledger {
     }
 
     /// A learner appends a transaction of its leader.
-    fn logs(&mut self, tally: &mut Tally, id: ServerId, entry: &Entry) -> Verdict {
+    fn logs(&mut self, checks: &mut Checks, id: ServerId, entry: &Entry) -> Verdict {
         let zxid = entry.zxid;
         let proposal = self.epochs.proposal(zxid);
-        tally.hold(Id::Z2, proposal.is_some(), || {
+        checks.hold(Id::Z2, proposal.is_some(), || {
             vec![format!("server {id} logs {zxid}, and nobody has proposed it")]
         })?;
         let kind = if self.committed.contains(zxid) { Id::Z12 } else { Id::Z2 };
         let same = proposal.is_some_and(|proposal| proposal.bytes == entry.bytes);
-        tally.hold(kind, same, || {
+        checks.hold(kind, same, || {
             vec![format!("server {id} logs {zxid} with other bytes than were proposed")]
         })?;
         let server = &self.servers[&id];
         let path = server.path();
         let end = path.end();
-        self.is_present(tally, id, || format!("logs {zxid}"))?;
-        tally.hold(Id::Z5, path.may_follow(zxid), || {
+        self.is_present(checks, id, || format!("logs {zxid}"))?;
+        checks.hold(Id::Z5, path.may_follow(zxid), || {
             vec![format!("server {id} logs {zxid} after {end}")]
         })?;
         let initial = self.epochs.initial(zxid.epoch()).map(Path::end);
         let follows = zxid.counter() > 1 || initial == Some(end);
-        tally.hold(Id::Z10, follows, || {
+        checks.hold(Id::Z10, follows, || {
             vec![format!(
                 "server {id} logs {zxid} after {end}; epoch {} began after {}, and all its \
                  followers with it",
@@ -134,7 +134,7 @@ impl Ledger {
     /// that the server has promised.
     fn is_present(
         &self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         does: impl FnOnce() -> String,
     ) -> Verdict {
@@ -145,7 +145,7 @@ impl Ledger {
         let promised = server.mirror.issued().state.accepted_epoch;
         let link = server.links.get(&cause);
         let epoch = link.and_then(|link| link.epoch);
-        tally.hold(Id::Z23, epoch == Some(promised), || {
+        checks.hold(Id::Z23, epoch == Some(promised), || {
             vec![format!(
                 "server {id} {} on a message of {cause}, which names epoch {}; it has promised \
                  epoch {promised}",
@@ -157,14 +157,14 @@ impl Ledger {
 
     /// Z23: a leader's proposal is not caused by a message on a link that the same peer has
     /// replaced by a later one.
-    fn is_heard_last(&self, tally: &mut Tally, id: ServerId, zxid: Zxid) -> Verdict {
+    fn is_heard_last(&self, checks: &mut Checks, id: ServerId, zxid: Zxid) -> Verdict {
         let server = &self.servers[&id];
         let cause = server.cause.and_then(|cause| server.links.get(&cause));
         let replaced = cause.is_some_and(|older| {
             let mut others = server.links.values().filter(|link| link.peer == older.peer);
             others.any(|newer| newer.comes && newer.since > older.since)
         });
-        tally.hold(Id::Z23, !replaced, || {
+        checks.hold(Id::Z23, !replaced, || {
             let peer = maybe(cause.map(|link| link.peer));
             vec![format!(
                 "server {id} proposes {zxid} on a message of server {peer}, which has come again \
@@ -174,22 +174,22 @@ impl Ledger {
     }
 
     /// Z19: a learner truncates its log to what its leader has.
-    fn cuts(&mut self, tally: &mut Tally, id: ServerId, to: Zxid) -> Verdict {
-        self.is_present(tally, id, || format!("cuts its log to {to}"))?;
+    fn cuts(&mut self, checks: &mut Checks, id: ServerId, to: Zxid) -> Verdict {
+        self.is_present(checks, id, || format!("cuts its log to {to}"))?;
         let server = &self.servers[&id];
         let path = server.path();
         let kept = path.at_or_before(to);
         let lost = path.between(kept, path.end()).first().copied();
         let lost = lost.filter(|lost| self.committed.contains(*lost));
-        tally.hold(Id::Z19, lost.is_none(), || {
+        checks.hold(Id::Z19, lost.is_none(), || {
             vec![format!("server {id} cuts its log to {to}, and {} is committed", maybe(lost))]
         })?;
         let applied = server.applied.unwrap_or(Zxid::ZERO);
-        tally.hold(Id::Z19, applied <= kept, || {
+        checks.hold(Id::Z19, applied <= kept, || {
             vec![format!("server {id} cuts its log to {to}, and has applied {applied}")]
         })?;
         let snapshot = server.mirror.issued().state.snapshot;
-        tally.hold(Id::Z19, snapshot <= kept, || {
+        checks.hold(Id::Z19, snapshot <= kept, || {
             vec![format!("server {id} cuts its log to {to}, and keeps the snapshot {snapshot}")]
         })
     }
@@ -197,14 +197,14 @@ impl Ledger {
     /// A learner replaces its log by a snapshot of its leader.
     fn rebases(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         write: WriteId,
         snapshot: Zxid,
     ) -> Verdict {
-        let path = self.history_of(tally, id, snapshot)?;
+        let path = self.history_of(checks, id, snapshot)?;
         let sent = self.servers[&id].links.values().any(|link| link.snapshot == Some(snapshot));
-        tally.hold(Id::Z23, sent, || {
+        checks.hold(Id::Z23, sent, || {
             vec![format!(
                 "server {id} takes over the snapshot of {snapshot}, and nobody at the other end of \
                  its links has sent it"
@@ -217,8 +217,13 @@ impl Ledger {
     }
 
     /// The history that a leader's snapshot contains: it must be committed (Z3).
-    fn history_of(&self, tally: &mut Tally, id: ServerId, snapshot: Zxid) -> Result<Path, Broken> {
-        tally.hold(Id::Z3, self.committed.contains(snapshot), || {
+    fn history_of(
+        &self,
+        checks: &mut Checks,
+        id: ServerId,
+        snapshot: Zxid,
+    ) -> Result<Path, Broken> {
+        checks.hold(Id::Z3, self.committed.contains(snapshot), || {
             vec![format!("server {id} takes over a snapshot of {snapshot}, which is not committed")]
         })?;
         let mut path = self.committed.clone();
@@ -229,20 +234,20 @@ impl Ledger {
     /// The history of the snapshot that a state file names, if it is ahead of the log.
     fn history_ahead(
         &self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         snapshot: Zxid,
     ) -> Result<Option<Path>, Broken> {
         if snapshot <= self.servers[&id].path().end() {
             return Ok(None);
         }
-        self.history_of(tally, id, snapshot).map(Some)
+        self.history_of(checks, id, snapshot).map(Some)
     }
 
     /// Judges a new state file.
     fn saves(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         state: &DurableState,
         at: Instant,
@@ -252,16 +257,16 @@ impl Ledger {
         let (accepted, epoch) = (state.accepted_epoch, state.current_epoch);
         let rises =
             accepted >= before.accepted_epoch && epoch >= before.current_epoch && accepted >= epoch;
-        tally.hold(Id::Z14, rises, || {
+        checks.hold(Id::Z14, rises, || {
             vec![format!("server {id} is to store: {}; over: {}", kept(state), kept(before))]
         })?;
         if epoch == before.current_epoch {
             return Ok(());
         }
         if server.acts_as_leader() {
-            return self.begins(tally, id, epoch, at);
+            return self.begins(checks, id, epoch, at);
         }
-        self.is_present(tally, id, || format!("enters epoch {epoch}"))?;
-        self.has_initial(tally, id, epoch, &server.mirror.issued().path, "is to store")
+        self.is_present(checks, id, || format!("enters epoch {epoch}"))?;
+        self.has_initial(checks, id, epoch, &server.mirror.issued().path, "is to store")
     }
 }

@@ -72,7 +72,7 @@ pub use catalog::Violation;
 
 use crate::check::model::{Model, Rules};
 use crate::check::observe::{ClientId, Holder, Observation, Observed};
-use catalog::{Broken, Id, Tally, Verdict};
+use catalog::{Broken, Checks, Id, Verdict};
 use conn::{Conn, Credential, Phase, Who};
 use disks::Disk;
 use heard::Heard;
@@ -87,7 +87,7 @@ use watch::{Armed, Held};
 /// All oracles of a run.
 #[derive(Clone, Debug)]
 pub struct Oracles {
-    tally: Tally,
+    checks: Checks,
     model: Model,
     ledger: Ledger,
     /// Boxed: a `BTreeMap` filled in ascending order leaves its nodes half empty.
@@ -191,7 +191,7 @@ impl Oracles {
     /// Oracles for a new ensemble of these voters that is configured with `rules`.
     pub fn new(voters: &[ServerId], rules: Rules) -> Oracles {
         Oracles {
-            tally: Tally::new(),
+            checks: Checks::new(),
             model: Model::new(rules),
             ledger: Ledger::new(voters),
             conns: BTreeMap::new(),
@@ -226,7 +226,7 @@ impl Oracles {
 
     /// Violations of the oracle with this id are ignored from now on.
     pub fn mute(&mut self, name: &str) {
-        self.tally.mute(name);
+        self.checks.mute(name);
     }
 
     /// Judges the next observation.
@@ -244,7 +244,7 @@ impl Oracles {
     /// # Errors
     /// A property is violated.
     pub fn finish(&mut self) -> Result<(), Violation> {
-        let verdict = self.ledger.compare_disks(&mut self.tally, &self.model);
+        let verdict = self.ledger.compare_disks(&mut self.checks, &self.model);
         let verdict = verdict.and_then(|()| self.no_orphan_is_left());
         let verdict = verdict.and_then(|()| self.no_local_orphan_is_left());
         let verdict = verdict.and_then(|()| self.nothing_is_overdue());
@@ -264,7 +264,7 @@ impl Oracles {
 
     /// How often each oracle has been checked, by id.
     pub fn checks(&self) -> Vec<(&'static str, u64)> {
-        self.tally.counts()
+        self.checks.counts()
     }
 
     fn judge(&mut self, what: &Observation<'_>) -> Verdict {
@@ -294,9 +294,9 @@ impl Oracles {
                 self.pace.entered(&self.ledger, *server, input, self.now);
                 self.notifications.entered(*server, input);
                 let times = (self.now, self.heard.awake_since(*server));
-                let (tally, ledger) = (&mut self.tally, &self.ledger);
-                self.outside.entered(tally, ledger, (*server, input), times)?;
-                self.ledger.entered(&mut self.tally, *server, input, self.now)
+                let (checks, ledger) = (&mut self.checks, &self.ledger);
+                self.outside.entered(checks, ledger, (*server, input), times)?;
+                self.ledger.entered(&mut self.checks, *server, input, self.now)
             }
             Observation::Unread { server, open } => {
                 self.reads_nobody(*server, open);
@@ -310,11 +310,11 @@ impl Oracles {
             }
             Observation::DurableTruth { server, state, last, digest, holder } => {
                 let disk = Disk { server: *server, state, last: *last };
-                self.ledger.sampled(&mut self.tally, &self.model, &disk, (*digest, *holder))
+                self.ledger.sampled(&mut self.checks, &self.model, &disk, (*digest, *holder))
             }
             Observation::CachedTruth { server, state, last } => {
                 let disk = Disk { server: *server, state, last: *last };
-                self.ledger.cached(&mut self.tally, &disk)
+                self.ledger.cached(&mut self.checks, &disk)
             }
             Observation::Wiped { server } => {
                 self.ledger.wiped(*server);
@@ -331,7 +331,7 @@ impl Oracles {
             Observation::Waits { server, conn, wait } => {
                 let times = (self.now, self.awake_with(*server));
                 let bound = self.model.rules().answer_within;
-                let judged = (&mut self.tally, &self.ledger);
+                let judged = (&mut self.checks, &self.ledger);
                 self.pace.answers_in_time(judged, *server, (*conn, *wait), times, bound)
             }
             Observation::Grown { voters } => {
@@ -356,8 +356,8 @@ impl Oracles {
                 Ok(())
             }
             Observation::Serves { server, syncs, held } => {
-                self.ledger.asks_anew(&mut self.tally, *server, *syncs)?;
-                pace::passes_nobody_over(&mut self.tally, *server, *held)
+                self.ledger.asks_anew(&mut self.checks, *server, *syncs)?;
+                pace::passes_nobody_over(&mut self.checks, *server, *held)
             }
             Observation::Locals { server, sessions } => self.lists(*server, sessions),
             Observation::Reported { server, report, open } => self.reported(*server, report, open),
@@ -406,11 +406,11 @@ impl Oracles {
 
     /// A server has finished a step.
     fn acted(&mut self, id: ServerId, acts: &Acts<'_>) -> Verdict {
-        let (tally, ledger, now) = (&mut self.tally, &mut self.ledger, self.now);
+        let (checks, ledger, now) = (&mut self.checks, &mut self.ledger, self.now);
         // Pace is judged on the old role: a leader that closes a learner's link may lose its
         // quorum, and its role, in the same step.
-        self.pace.is_patient((tally, ledger, self.model.rules()), id, acts.peers, now)?;
-        self.pace.stays((tally, ledger), id, acts.peers, acts.status)?;
+        self.pace.is_patient((checks, ledger, self.model.rules()), id, acts.peers, now)?;
+        self.pace.stays((checks, ledger), id, acts.peers, acts.status)?;
         self.heard.acts(id, now);
         if ledger.role(id, acts.status, now) {
             self.heard.restarted(id);
@@ -425,30 +425,30 @@ impl Oracles {
                 }
             }
         }
-        ledger.commanded(tally, id, acts.disk, (self.order, now))?;
+        ledger.commanded(checks, id, acts.disk, (self.order, now))?;
         if acts.status.serving && ledger.leads(id) {
-            ledger.establishes(tally, id, now)?;
+            ledger.establishes(checks, id, now)?;
         }
-        if let Some(zxid) = ledger.claims(tally, id, acts.status.committed)? {
+        if let Some(zxid) = ledger.claims(checks, id, acts.status.committed)? {
             self.commit_up_to(id, zxid)?;
         }
         let awake = self.heard.awake_since(id);
         if self.ledger.leads(id) {
             self.pace.acted(id, (acts.disk, acts.peers), acts.status, now);
         }
-        let (tally, ledger) = (&mut self.tally, &mut self.ledger);
-        ledger.keeps_a_majority(tally, id, acts.status, now, awake)?;
+        let (checks, ledger) = (&mut self.checks, &mut self.ledger);
+        ledger.keeps_a_majority(checks, id, acts.status, now, awake)?;
         let rules = self.model.rules();
-        self.outside.acted(tally, id, acts, (now, awake), rules.tick)?;
-        ledger.is_not_deaf(tally, id, (now, awake), rules.silence_limit())?;
-        self.pace.gives_up_in_time(tally, id, (now, awake), rules.sync_limit)?;
+        self.outside.acted(checks, id, acts, (now, awake), rules.tick)?;
+        ledger.is_not_deaf(checks, id, (now, awake), rules.silence_limit())?;
+        self.pace.gives_up_in_time(checks, id, (now, awake), rules.sync_limit)?;
         let since = ledger.role_since(id).max(awake);
-        self.pace.begins_in_time(tally, id, (now, since), rules.begin_limit)?;
-        self.pace.commits_in_time(tally, ledger, id, (now, awake), rules.commit_within)?;
-        ledger.says(tally, id, acts.peers, now)?;
-        ledger.votes(tally, id, acts.election)?;
-        self.notifications.acted((tally, ledger), id, acts.election, now)?;
-        ledger.watermarks(tally, id, acts.status)?;
+        self.pace.begins_in_time(checks, id, (now, since), rules.begin_limit)?;
+        self.pace.commits_in_time(checks, ledger, id, (now, awake), rules.commit_within)?;
+        ledger.says(checks, id, acts.peers, now)?;
+        ledger.votes(checks, id, acts.election)?;
+        self.notifications.acted((checks, ledger), id, acts.election, now)?;
+        ledger.watermarks(checks, id, acts.status)?;
         self.nothing_is_local_and_global(id)?;
         self.relays(id, acts.peers)
     }
@@ -459,7 +459,7 @@ impl Oracles {
         zxid: Zxid,
         digest: Option<(u64, Holder<'_>)>,
     ) -> Verdict {
-        self.ledger.apply(&mut self.tally, server, zxid)?;
+        self.ledger.apply(&mut self.checks, server, zxid)?;
         match digest {
             Some(held) => self.compare(server, zxid, held),
             None => Ok(()),
@@ -473,7 +473,7 @@ impl Oracles {
         (digest, holder): (u64, Holder<'_>),
     ) -> Verdict {
         let right = self.model.digest_at(zxid);
-        self.tally.hold(Id::T1, digest == right, || {
+        self.checks.hold(Id::T1, digest == right, || {
             let mut evidence =
                 vec![format!("server {server} holds {digest:#x} at {zxid}; the model {right:#x}")];
             evidence.extend(difference::first(&self.model, zxid, holder));
@@ -484,7 +484,7 @@ impl Oracles {
 
     fn recovered(&mut self, id: ServerId, state: &DurableState, last: Zxid) -> Verdict {
         let disk = Disk { server: id, state, last };
-        self.ledger.recovered(&mut self.tally, &disk, self.acknowledged)?;
+        self.ledger.recovered(&mut self.checks, &disk, self.acknowledged)?;
         if self.ledger.is_alone() {
             // With one voter, a recovery ends all requests that are not in its log.
             self.commit_up_to(id, last)?;
@@ -502,13 +502,13 @@ impl Oracles {
     ) -> Verdict {
         self.audit = Some(self.now);
         self.audited.insert(server);
-        self.tally.hold(Id::C7, self.model.at_or_before(applied) >= self.acknowledged, || {
+        self.checks.hold(Id::C7, self.model.at_or_before(applied) >= self.acknowledged, || {
             let acknowledged = self.acknowledged;
             vec![format!("server {server} ends at {applied}; {acknowledged} was acknowledged")]
         })?;
         let right = self.model.sessions_at(applied);
         let found: BTreeSet<SessionId> = sessions.iter().copied().collect();
-        self.tally.hold(Id::S2, found.iter().eq(&right), || {
+        self.checks.hold(Id::S2, found.iter().eq(&right), || {
             vec![format!(
                 "server {server} has the sessions {found:?} at {applied}; right: {right:?}"
             )]

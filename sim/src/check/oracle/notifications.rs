@@ -11,7 +11,7 @@ use std::time::Duration;
 use zabkeeper_core::peer::{Notification, ServerState, Vote};
 use zabkeeper_core::{Input, Instant, ServerId};
 
-use super::catalog::{Id, Tally, Verdict};
+use super::catalog::{Checks, Id, Verdict};
 use super::ledger::Ledger;
 
 /// How often a server repeats an unchanged vote before its pauses have reached their maximum.
@@ -61,7 +61,7 @@ impl Notifications {
     /// Judges the notifications that a step sends.
     pub(super) fn acted(
         &mut self,
-        (tally, ledger): (&mut Tally, &Ledger),
+        (checks, ledger): (&mut Checks, &Ledger),
         id: ServerId,
         election: &[(ServerId, Notification)],
         now: Instant,
@@ -90,7 +90,7 @@ impl Notifications {
             let since = round.since;
             let pauses = u32::try_from(now.since(since).as_nanos() / PAUSE.as_nanos());
             let most = (votes + 1) * (DOUBLINGS + 2) + pauses.unwrap_or(u32::MAX) + asked;
-            tally.hold(Id::L14, told <= most, || {
+            checks.hold(Id::L14, told <= most, || {
                 vec![format!(
                     "server {id} has told server {to} {told} times since {since} what it votes for \
                      in round {}, which has said \

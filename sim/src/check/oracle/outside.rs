@@ -14,7 +14,7 @@ use zabkeeper_core::peer::{FromLearner, Notification, PeerMessage, ServerState};
 use zabkeeper_core::{Epoch, Input, Instant, LinkCloseReason, Mode, ServerId};
 
 use super::Acts;
-use super::catalog::{Id, Tally, Verdict};
+use super::catalog::{Checks, Id, Verdict};
 use super::ledger::Ledger;
 use super::voters::Voters;
 
@@ -86,11 +86,16 @@ impl Looking {
     }
 
     /// Z26: joins the leader in time, if there is one to join.
-    fn joins(&self, tally: &mut Tally, id: ServerId, (now, awake): (Instant, Instant)) -> Verdict {
+    fn joins(
+        &self,
+        checks: &mut Checks,
+        id: ServerId,
+        (now, awake): (Instant, Instant),
+    ) -> Verdict {
         let Some((leader, since)) = self.since else {
             return Ok(());
         };
-        tally.hold(Id::Z26, now.since(since.max(awake)) <= JOIN, || {
+        checks.hold(Id::Z26, now.since(since.max(awake)) <= JOIN, || {
             let words = self.heard.iter().map(|(from, said)| format!("server {from}: {said}"));
             let mut lines = vec![format!(
                 "server {id} looks for a leader, and has heard since {since} that a quorum follows \
@@ -113,14 +118,14 @@ impl Outside {
     /// The server is about to handle this input. `awake` is the end of its last pause.
     pub(super) fn entered(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         ledger: &Ledger,
         (id, input): (ServerId, &Input),
         (now, awake): (Instant, Instant),
     ) -> Verdict {
         let awake = awake.max(self.rested(id));
         if let Some(looking) = self.looking.get_mut(&id) {
-            looking.joins(tally, id, (now, awake))?;
+            looking.joins(checks, id, (now, awake))?;
             if let Input::Election(from, said) = input {
                 looking.hears(*from, *said, &ledger.voters, now);
             }
@@ -141,7 +146,7 @@ impl Outside {
     /// The server has finished a step. `awake` is the end of its last pause.
     pub(super) fn acted(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         Acts { peers, election, status, .. }: &Acts<'_>,
         (now, awake): (Instant, Instant),
@@ -157,7 +162,7 @@ impl Outside {
             self.outrun.remove(&id);
         }
         if let Some(Outrun { by, promised, epoch, since }) = self.outrun.get(&id).copied() {
-            tally.hold(Id::Z26, now.since(since.max(awake)) <= GIVE_WAY, || {
+            checks.hold(Id::Z26, now.since(since.max(awake)) <= GIVE_WAY, || {
                 vec![format!(
                     "server {id} leads epoch {epoch} on, and has heard at {since} that server {by} \
                      has promised epoch \
@@ -168,7 +173,7 @@ impl Outside {
         let before = self.looking.remove(&id);
         if status.mode != Mode::Looking || status.halted.is_some() {
             let joins = before.is_some_and(|looking| looking.since.is_some());
-            return if joins { tally.hold(Id::Z26, true, Vec::new) } else { Ok(()) };
+            return if joins { checks.hold(Id::Z26, true, Vec::new) } else { Ok(()) };
         }
         let own = election
             .iter()
@@ -182,7 +187,7 @@ impl Outside {
         let Some(looking) = before.filter(goes_on).or(round.map(Looking::new)) else {
             return Ok(());
         };
-        looking.joins(tally, id, (now, awake.max(self.rested(id))))?;
+        looking.joins(checks, id, (now, awake.max(self.rested(id))))?;
         self.looking.insert(id, looking);
         Ok(())
     }

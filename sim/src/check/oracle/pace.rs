@@ -16,7 +16,7 @@ use zabkeeper_core::{
     ConnId, Input, Instant, LinkCloseReason, LinkId, Mode, ServerId, Status, StepDownReason, Zxid,
 };
 
-use super::catalog::{Id, Tally, Verdict};
+use super::catalog::{Checks, Id, Verdict};
 use super::ledger::Ledger;
 use crate::check::model::Rules;
 use crate::check::observe::Wait;
@@ -60,8 +60,8 @@ struct Debt {
 }
 
 /// L13: when a server begins to serve, no handshake that arrived before waits any longer.
-pub(super) fn passes_nobody_over(tally: &mut Tally, id: ServerId, held: usize) -> Verdict {
-    tally.hold(Id::L13, held == 0, || {
+pub(super) fn passes_nobody_over(checks: &mut Checks, id: ServerId, held: usize) -> Verdict {
+    checks.hold(Id::L13, held == 0, || {
         vec![format!(
             "server {id} serves, and {held} clients that came before go on waiting for that"
         )]
@@ -164,7 +164,7 @@ impl Pace {
     /// after the limit for that. A clock may run at twice its speed.
     pub(super) fn is_patient(
         &self,
-        (tally, ledger, rules): (&mut Tally, &Ledger, &Rules),
+        (checks, ledger, rules): (&mut Checks, &Ledger, &Rules),
         id: ServerId,
         commands: &[PeerCommand],
         now: Instant,
@@ -195,7 +195,7 @@ impl Pace {
             let owes = debt.owes.filter(|_| debt.synced.is_some());
             let is_over = |since: Instant, limit: Duration| now.since(since) >= limit / 2;
             let is_late = owes.is_some_and(|owes| is_over(owes, rules.sync_limit));
-            tally.hold(Id::L11, is_late || is_over(since, limit), || {
+            checks.hold(Id::L11, is_late || is_over(since, limit), || {
                 let peer = link.peer;
                 let took = debt.took.map_or("never".to_owned(), |at| format!("last at {at}"));
                 let owed = owes.map_or("it owes no acknowledgement".to_owned(), |owes| {
@@ -223,7 +223,7 @@ impl Pace {
     /// could end the service for all.
     pub(super) fn stays(
         &self,
-        (tally, ledger): (&mut Tally, &Ledger),
+        (checks, ledger): (&mut Checks, &Ledger),
         id: ServerId,
         commands: &[PeerCommand],
         status: &Status,
@@ -249,7 +249,7 @@ impl Pace {
         let had = |server| server == id || synced(server);
         match ledger.follows(id) {
             Some((leader, _)) => {
-                tally.hold(Id::L11, !stood(leader) || self.released.contains(&id), || {
+                checks.hold(Id::L11, !stood(leader) || self.released.contains(&id), || {
                     vec![format!(
                         "server {id} serves behind server {leader}, their link stands, and it \
                          looks for a leader; server {leader} has \
@@ -258,7 +258,7 @@ impl Pace {
                 })
             }
             None if left.is_empty() => Ok(()),
-            None => tally.hold(Id::L11, !ledger.voters.most(had), || {
+            None => checks.hold(Id::L11, !ledger.voters.most(had), || {
                 let who: Vec<String> = left
                     .iter()
                     .map(|link| {
@@ -284,7 +284,7 @@ impl Pace {
     /// may run at half speed.
     pub(super) fn gives_up_in_time(
         &self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         (now, awake): (Instant, Instant),
         sync_limit: Duration,
@@ -298,7 +298,7 @@ impl Pace {
                 continue;
             };
             let waits = now.since(since.max(awake));
-            tally.hold(Id::L8, waits <= patience, || {
+            checks.hold(Id::L8, waits <= patience, || {
                 vec![format!(
                     "server {id} leads on with {link}, which has acknowledged nothing since \
                      {since}, and was sent \
@@ -314,7 +314,7 @@ impl Pace {
     /// when it began to lead, or its last pause ended.
     pub(super) fn begins_in_time(
         &self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         (now, since): (Instant, Instant),
         begin_limit: Duration,
@@ -324,7 +324,7 @@ impl Pace {
             return Ok(());
         }
         let patience = begin_limit * 2 + SLACK;
-        tally.hold(Id::L8, now.since(since) <= patience, || {
+        checks.hold(Id::L8, now.since(since) <= patience, || {
             vec![format!(
                 "server {id} leads since {since} and has not begun to serve; its limit is \
                  {begin_limit:?}"
@@ -336,7 +336,7 @@ impl Pace {
     /// that is older than `bound` is committed.
     pub(super) fn commits_in_time(
         &self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         ledger: &Ledger,
         id: ServerId,
         (now, awake): (Instant, Instant),
@@ -350,10 +350,10 @@ impl Pace {
         };
         let long = |since: Instant| now.since(since) > bound;
         if !long(at.max(awake)) {
-            return tally.hold(Id::L8, true, Vec::new);
+            return checks.hold(Id::L8, true, Vec::new);
         }
         let well = self.well_behind(ledger, id, (now, bound));
-        tally.hold(Id::L8, well.is_empty(), || {
+        checks.hold(Id::L8, well.is_empty(), || {
             let well: Vec<String> = well.iter().map(|server| format!("server {server}")).collect();
             vec![format!(
                 "server {id} has proposed {zxid} at {at}, and it is not committed; {} have been \
@@ -367,7 +367,7 @@ impl Pace {
     /// read and answered everything that its clients sent longer ago than `bound`.
     pub(super) fn answers_in_time(
         &self,
-        (tally, ledger): (&mut Tally, &Ledger),
+        (checks, ledger): (&mut Checks, &Ledger),
         id: ServerId,
         (conn, waits): (ConnId, Wait),
         (now, awake): (Instant, Instant),
@@ -379,7 +379,7 @@ impl Pace {
         let long = |since: Instant| now.since(since) > bound;
         let (Wait::Turn(since) | Wait::Answer(since)) = waits;
         if !long(since.max(awake)) {
-            return tally.hold(Id::L13, true, Vec::new);
+            return checks.hold(Id::L13, true, Vec::new);
         }
         let leader = ledger.follows(id).map_or(id, |(leader, _)| leader);
         let begun = if leader == id {
@@ -389,7 +389,7 @@ impl Pace {
         };
         let all_the_time = begun.is_some_and(long);
         let well = self.well_behind(ledger, leader, (now, bound));
-        tally.hold(Id::L13, !all_the_time || !well.contains(&id), || {
+        checks.hold(Id::L13, !all_the_time || !well.contains(&id), || {
             let what = match waits {
                 Wait::Turn(_) => "is not read",
                 Wait::Answer(_) => "is not answered",

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};
 use zabkeeper_core::{ConnId, Instant, LinkId, ServerId, Zxid};
 
-use super::catalog::{Id, Tally, Verdict};
+use super::catalog::{Checks, Id, Verdict};
 use super::ledger::Ledger;
 
 /// The messages between a leader and one of its learners that wait for answers.
@@ -86,7 +86,7 @@ impl Ledger {
     /// after the sync arrived. Before that, another leader may exist.
     pub(super) fn is_confirmed(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         by: ServerId,
         link: LinkId,
         message: &PeerMessage,
@@ -100,7 +100,7 @@ impl Ledger {
         };
         let confirmed = &self.servers[&by].confirmed;
         let confirms = |id: ServerId| id == by || confirmed.get(&id) >= Some(&since);
-        tally.hold(Id::C5, self.voters.most(confirms), || {
+        checks.hold(Id::C5, self.voters.most(confirms), || {
             let told = confirmed.iter().map(|(id, at)| format!("server {id} to what left at {at}"));
             let told: Vec<String> = told.collect();
             vec![

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use zabkeeper_core::{Instant, ServerId};
 
-use super::catalog::{Id, Tally, Verdict};
+use super::catalog::{Checks, Id, Verdict};
 use super::ledger::Ledger;
 
 /// Allowance beyond the limit: a server reads its clock once for all inputs of one turn.
@@ -24,7 +24,7 @@ impl Ledger {
     /// queued, and such a step serves no client.
     pub(super) fn is_not_deaf(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         (now, awake): (Instant, Instant),
         silence_limit: Duration,
@@ -46,7 +46,7 @@ impl Ledger {
             Some(leader) => hears(leader),
             None => self.voters.most(hears),
         };
-        tally.hold(Id::Z25, enough, || {
+        checks.hold(Id::Z25, enough, || {
             let heard: Vec<String> = server
                 .links
                 .values()

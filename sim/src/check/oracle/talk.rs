@@ -15,7 +15,7 @@ use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, S
 use zabkeeper_core::store::THIS_SERVER;
 use zabkeeper_core::{Epoch, HistoryInfo, HistoryStatus, Instant, LinkId, ServerId, Zxid};
 
-use super::catalog::{Id, Tally, Verdict};
+use super::catalog::{Checks, Id, Verdict};
 use super::epochs::Promises;
 use super::ledger::{Ledger, Server};
 use super::proof::Proof;
@@ -238,7 +238,7 @@ impl Ledger {
     /// Judges the commands of a step to its links, in order.
     pub(super) fn says(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         by: ServerId,
         commands: &[PeerCommand],
         at: Instant,
@@ -255,13 +255,13 @@ impl Ledger {
             if let PeerMessage::Leader(FromLeader::LeaderInfo { epoch, .. }) = message {
                 self.proposes_epoch(by, *epoch);
             } else if let PeerMessage::Leader(FromLeader::NewLeader { epoch, .. }) = message {
-                self.has_promises(tally, by, *epoch, at)?;
+                self.has_promises(checks, by, *epoch, at)?;
             } else if let PeerMessage::Leader(FromLeader::UpToDate { .. }) = message {
-                self.establishes(tally, by, at)?;
+                self.establishes(checks, by, at)?;
             }
-            self.is_confirmed(tally, by, *link, message, at)?;
+            self.is_confirmed(checks, by, *link, message, at)?;
             let to = self.servers[&by].links.get(link);
-            self.is_true(tally, &Said { by, link: *link, to, message })?;
+            self.is_true(checks, &Said { by, link: *link, to, message })?;
             let epoch = to.and_then(|link| link.epoch);
             if let Some(view) = self.server(by).links.get_mut(link) {
                 view.told.and(message);
@@ -271,7 +271,7 @@ impl Ledger {
                 (message, epoch)
             {
                 let first = self.server(by).promised.insert(epoch);
-                tally.hold(Id::Z14, first, || {
+                checks.hold(Id::Z14, first, || {
                     vec![format!("server {by} promises epoch {epoch} as new, and did so before")]
                 })?;
             }
@@ -282,7 +282,7 @@ impl Ledger {
     /// ZAB-15, L8: after each step, a follower that has acknowledged NEWLEADER has acknowledged all
     /// that its disk has confirmed. A server whose disk was found damaged is exempt until it has a
     /// history again.
-    pub(super) fn owes_nothing(&self, tally: &mut Tally, id: ServerId) -> Verdict {
+    pub(super) fn owes_nothing(&self, checks: &mut Checks, id: ServerId) -> Verdict {
         let Some(server) = self.servers.get(&id).filter(|server| !server.halted) else {
             return Ok(());
         };
@@ -292,7 +292,7 @@ impl Ledger {
         let end = server.mirror.kept().end();
         for (link, view) in server.entered() {
             let Told { acknowledged, .. } = view.told;
-            tally.hold(Id::L8, acknowledged >= end, || {
+            checks.hold(Id::L8, acknowledged >= end, || {
                 let peer = view.peer;
                 vec![format!(
                     "server {id} has acknowledged up to {acknowledged} to server {peer} on {link}, \
@@ -306,10 +306,10 @@ impl Ledger {
 
     /// L8: a follower that begins to serve has forwarded every client sync that waits to its
     /// leader, no later than in that step.
-    pub(super) fn asks_anew(&self, tally: &mut Tally, id: ServerId, syncs: usize) -> Verdict {
+    pub(super) fn asks_anew(&self, checks: &mut Checks, id: ServerId, syncs: usize) -> Verdict {
         for (link, view) in self.servers.get(&id).into_iter().flat_map(Server::entered) {
             let (peer, asked) = (view.peer, view.told.syncs);
-            tally.hold(Id::L8, asked >= syncs, || {
+            checks.hold(Id::L8, asked >= syncs, || {
                 vec![format!(
                     "server {id} follows server {peer} on {link}, {syncs} syncs of its clients \
                      wait, and it has asked for \
@@ -332,14 +332,14 @@ impl Ledger {
     /// of those with a complete history has a better one.
     fn has_promises(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         epoch: Epoch,
         at: Instant,
     ) -> Verdict {
         let begun = self.epochs.of(epoch).and_then(|view| view.begun.as_ref());
         if begun.is_none_or(|begun| begun.leader != id) {
-            self.begins(tally, id, epoch, at)?;
+            self.begins(checks, id, epoch, at)?;
         }
         if self.epochs.of(epoch).is_some_and(|view| view.decided) {
             return Ok(());
@@ -350,14 +350,14 @@ impl Ledger {
             pasts.insert(id, server.promises.own.clone().unwrap_or_else(|| self.past(id)));
         }
         let nothing = server.mirror.issued().path.end() == Zxid::ZERO;
-        tally.hold(Id::Z1, self.voters.may_decide(&pasts, nothing), || {
+        checks.hold(Id::Z1, self.voters.may_decide(&pasts, nothing), || {
             vec![format!(
                 "server {id} leads epoch {epoch}; promised by {pasts:?}, its own disk says: {}",
                 kept(&server.mirror.durable().state)
             )]
         })?;
         let better = server.promises.better;
-        tally.hold(Id::Z27, better.is_none(), || {
+        checks.hold(Id::Z27, better.is_none(), || {
             let end = server.mirror.issued().path.end();
             let (peer, current, last) = better.expect("there is one");
             vec![format!(
@@ -387,7 +387,7 @@ impl Ledger {
     }
 
     /// Z14, Z17: what a message vouches for is durable at its sender.
-    fn is_true(&self, tally: &mut Tally, said: &Said<'_>) -> Verdict {
+    fn is_true(&self, checks: &mut Checks, said: &Said<'_>) -> Verdict {
         let server = &self.servers[&said.by];
         let (held, issued) = (server.mirror.durable(), server.mirror.issued());
         let (accepted, current) = (held.state.accepted_epoch, held.state.current_epoch);
@@ -408,52 +408,52 @@ impl Ledger {
             }
         };
         if let PeerMessage::Learner(FromLearner::FollowerInfo { history, .. }) = said.message {
-            self.has_this_voice(tally, said.by, history.history_status, &evidence)?;
+            self.has_this_voice(checks, said.by, history.history_status, &evidence)?;
         } else if let PeerMessage::Learner(FromLearner::AckEpoch { current: named, last, .. }) =
             said.message
         {
             let promise =
                 format!("the promise of epoch {}", words::maybe(epoch.map(|epoch| epoch.0)));
             let promised = epoch.is_some_and(|epoch| accepted >= epoch);
-            tally.hold(Id::Z17, promised, without(promise))?;
-            tally.hold(Id::Z14, epoch.is_some_and(|epoch| accepted <= epoch), evidence)?;
+            checks.hold(Id::Z17, promised, without(promise))?;
+            checks.hold(Id::Z14, epoch.is_some_and(|epoch| accepted <= epoch), evidence)?;
             // A leader's snapshot that was only partly sent may lie on the disk, ahead of the
             // server's log.
             let is_end = *last == issued.path.end() && *last <= kept.end();
             let history = format!("a history of epoch {} that ends at {last}", named.0);
-            tally.hold(Id::Z17, *named == current && is_end, without(history))?;
+            checks.hold(Id::Z17, *named == current && is_end, without(history))?;
         } else if let PeerMessage::Learner(FromLearner::AckNewLeader { epoch: named }) =
             said.message
         {
             let both = format!("promise and history of epoch {}", named.0);
-            tally.hold(Id::Z17, accepted >= *named && current >= *named, without(both))?;
-            tally.hold(Id::Z14, issued.state.accepted_epoch <= *named, evidence)?;
-            self.has_initial(tally, said.by, *named, kept, "acknowledges")?;
+            checks.hold(Id::Z17, accepted >= *named && current >= *named, without(both))?;
+            checks.hold(Id::Z14, issued.state.accepted_epoch <= *named, evidence)?;
+            self.has_initial(checks, said.by, *named, kept, "acknowledges")?;
         } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = said.message {
             let log = format!("the log up to {zxid}");
-            tally.hold(Id::Z17, kept.at_or_before(*zxid) >= *zxid, without(log))?;
+            checks.hold(Id::Z17, kept.at_or_before(*zxid) >= *zxid, without(log))?;
             let bound = epoch.is_none_or(|epoch| issued.state.accepted_epoch <= epoch);
-            tally.hold(Id::Z14, bound, evidence)?;
+            checks.hold(Id::Z14, bound, evidence)?;
         }
         Ok(())
     }
 
     fn has_this_voice(
         &self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         id: ServerId,
         history_status: HistoryStatus,
         evidence: &impl Fn() -> Vec<String>,
     ) -> Verdict {
         let honest =
             history_status != HistoryStatus::Complete || self.worth(id) == HistoryStatus::Complete;
-        tally.hold(Id::Z16, honest, evidence)
+        checks.hold(Id::Z16, honest, evidence)
     }
 
     /// Judges the notifications of a step, in order.
     pub(super) fn votes(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         by: ServerId,
         notifications: &[(ServerId, Notification)],
     ) -> Verdict {
@@ -476,11 +476,11 @@ impl Ledger {
                     format!("durable there: log up to {durable}, {}{writing}", kept(&held.state)),
                 ]
             };
-            self.has_this_voice(tally, by, history_status, &evidence)?;
+            self.has_this_voice(checks, by, history_status, &evidence)?;
             if vote.candidate == by {
                 let honest = history_status != HistoryStatus::Complete
                     || (vote == own && own.zxid <= durable);
-                tally.hold(Id::Z16, server_state != ServerState::Looking || honest, evidence)?;
+                checks.hold(Id::Z16, server_state != ServerState::Looking || honest, evidence)?;
                 self.server(by).stood.insert((vote.epoch, vote.zxid));
                 continue;
             }
@@ -489,14 +489,14 @@ impl Ledger {
             }
             let rank = |vote: Vote| (vote.epoch, vote.zxid, vote.candidate);
             let better = rank(vote) > rank(own);
-            tally.hold(Id::Z16, history_status != HistoryStatus::Complete || better, || {
+            checks.hold(Id::Z16, history_status != HistoryStatus::Complete || better, || {
                 let mut lines = evidence();
                 lines.push(format!("a vote for itself would be better: {own}"));
                 lines
             })?;
             let stood = self.servers.get(&vote.candidate).map(|server| &server.stood);
             let known = stood.is_some_and(|stood| stood.contains(&(vote.epoch, vote.zxid)));
-            tally.hold(Id::Z16, known, || {
+            checks.hold(Id::Z16, known, || {
                 vec![
                     format!("server {by} tells server {to}: {notification}"),
                     format!("server {} has stood for election with {stood:?}", vote.candidate),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use zabkeeper_core::wire::{Acl, EventType, Id as Identity, Perms, WatchEvent, WatcherType};
 use zabkeeper_core::{ConnId, Zxid};
 
-use super::catalog::{Id, Tally, Verdict};
+use super::catalog::{Checks, Id, Verdict};
 use super::conn::Who;
 use crate::check::model::{Firing, Model, Rules, Table};
 
@@ -180,7 +180,7 @@ impl ConnWatches {
     /// `Shown`).
     pub(super) fn replied(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         zxid: Zxid,
         settled: Audience<'_>,
         who: Who,
@@ -192,7 +192,7 @@ impl ConnWatches {
             let persists = self.tables.of(Slot::Persistent).contains_key(&due.path)
                 || self.tables.is_below_recursive(&due.path);
             let id = if persists && !self.is_due_once(place, due) { Id::W5 } else { Id::W3 };
-            tally.hold(id, !settled.may_hear(&due.acl), || {
+            checks.hold(id, !settled.may_hear(&due.acl), || {
                 vec![format!(
                     "{who} has read a reply at {zxid}, and not {:?} of {} at {} before it",
                     due.event, due.path, place.0
@@ -200,13 +200,13 @@ impl ConnWatches {
             })?;
             self.settle(place);
         }
-        tally.hold(Id::W3, true, Vec::new)
+        checks.hold(Id::W3, true, Vec::new)
     }
 
     /// An event that names its transaction was read.
     pub(super) fn heard(
         &mut self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         model: &Model,
         (event, zxid): (&WatchEvent, Zxid),
         (settled, answered): (Audience<'_>, Audience<'_>),
@@ -219,14 +219,14 @@ impl ConnWatches {
         let mut owed = self.due.iter().filter(|(place, due)| owes(place, due));
         let may = owed.clone().find(|(_, due)| answered.may_hear(&due.acl));
         let Some((&place, due)) = may.or_else(|| owed.next()) else {
-            return self.has_no_cause(tally, model, event, zxid, who);
+            return self.has_no_cause(checks, model, event, zxid, who);
         };
-        tally.hold(Id::T7, answered.may_hear(&due.acl), || {
+        checks.hold(Id::T7, answered.may_hear(&due.acl), || {
             let ids = answered.ids;
             vec![format!("{who} has read {}, and may not read that: {ids:?}", describe(event))]
         })?;
         let skipped = self.due.range(..place).find(|(_, due)| settled.may_hear(&due.acl));
-        tally.hold(Id::W3, skipped.is_none(), || {
+        checks.hold(Id::W3, skipped.is_none(), || {
             let (first, due) = skipped.expect("does not hold");
             let owed = format!("{:?} of {} at {}", due.event, due.path, first.0);
             vec![format!("{who} has read {}, and not {owed} before it", describe(event))]
@@ -237,7 +237,7 @@ impl ConnWatches {
         }
         self.settle(place);
         for id in [Id::W1, Id::W4, Id::W5, Id::W6, Id::W7, Id::W8] {
-            tally.hold(id, true, Vec::new)?;
+            checks.hold(id, true, Vec::new)?;
         }
         Ok(())
     }
@@ -245,7 +245,7 @@ impl ConnWatches {
     /// Chooses the oracle that an unexpected event violates.
     fn has_no_cause(
         &self,
-        tally: &mut Tally,
+        checks: &mut Checks,
         model: &Model,
         event: &WatchEvent,
         zxid: Zxid,
@@ -288,7 +288,7 @@ impl ConnWatches {
                 Id::W7
             }
         };
-        tally.hold(id, false, || evidence)
+        checks.hold(id, false, || evidence)
     }
 
     /// The connection is closed, and its watches are removed.

@@ -58,7 +58,7 @@ impl Client {
                 resumed: false,
             },
         );
-        shared.tally.counts.connections += 1;
+        shared.counters.counts.connections += 1;
         shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"open", || {
             format!("client {} connected to s{server} by {conn}", self.id.0)
         });
@@ -81,7 +81,7 @@ impl Client {
                 }
                 let (mut due, mut cut) = (0, false);
                 while !cut && let Some(frame) = whole_frame(&mut tap.read) {
-                    shared.tally.counts.frames += 1;
+                    shared.counters.counts.frames += 1;
                     let welcomed = tap.patience.is_some();
                     // A response to the handshake or to setWatches, or an event with more bytes
                     // behind it.
@@ -150,7 +150,7 @@ impl Client {
         }
         let whole = if written.is_empty() { Ok(()) } else { Err("half a frame".to_owned()) };
         shared.hold(Check::SIMULATOR, whole);
-        shared.tally.counts.bytes += bytes.len() as u64;
+        shared.counters.counts.bytes += bytes.len() as u64;
         if let Some(patience) = self.conns.get_mut(&conn).and_then(|tap| tap.patience.as_mut()) {
             patience.sent = shared.now;
         }

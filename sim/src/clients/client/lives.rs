@@ -48,7 +48,7 @@ impl Client {
         let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
         let config = library_config(&shared.options, timeout, resume);
         self.session = Some(Session::new(config, self.rng.word()));
-        shared.tally.counts.sessions += u64::from(resume.is_none());
+        shared.counters.counts.sessions += u64::from(resume.is_none());
         self.step(Input::Timeout, shared);
         let (client, life) = (self.id, self.life);
         if self.probe == Probe::NotAsked {

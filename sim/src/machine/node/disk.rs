@@ -31,11 +31,11 @@ impl Node {
             let told = if taken.is_empty() { "all kept".to_owned() } else { taken.join(", ") };
             format!("s{} after the crash, on its disk: {told}", self.id)
         });
-        shared.tally.losses.add(losses);
+        shared.counters.losses.add(losses);
         if losses.torn > 0 {
-            shared.tally.saw(Sometimes::TornWrite);
+            shared.counters.saw(Sometimes::TornWrite);
         }
-        let faults = &mut shared.tally.faults;
+        let faults = &mut shared.counters.faults;
         faults[Fault::DiskTorn as usize] += losses.torn;
         faults[Fault::DiskGarbage as usize] += losses.garbled;
         faults[Fault::DiskNames as usize] += losses.names_lost + losses.resurrected;
@@ -85,7 +85,7 @@ impl Node {
         let faults = process.server().backlog().tail_faults;
         let told = || format!("s{}: {faults} of its rules are broken", self.id);
         shared.hold(Check::TAIL, if faults == 0 { Ok(()) } else { Err(told()) });
-        shared.tally.counts.truths += 1;
+        shared.counters.counts.truths += 1;
         if let Some(known) = process.snapshots_at_rest() {
             let names = self.disk.borrow().names();
             let found = Vec::from_iter(names.iter().map(String::as_str).filter(|s| is_snapshot(s)));
@@ -104,7 +104,7 @@ impl Node {
             Ok(_) | Err(_) => self.left_by(Luck::Best, shared),
         };
         // Of a purge half may be undone, and any half.
-        let number = shared.tally.counts.truths;
+        let number = shared.counters.counts.truths;
         let drawn = (disk.unsynced_removals() > 1)
             .then(|| shared.seeds.stream("truth", number).word())
             .map(|seed| self.left_by(Luck::Drawn(seed), shared));

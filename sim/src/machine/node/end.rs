@@ -94,14 +94,14 @@ impl Node {
         shared.strikes.process_ended(shared.now, id);
         self.dark = matches!(how, Crash::Power { .. });
         match how {
-            Crash::Kill => shared.tally.counts.kills += 1,
-            Crash::Power { .. } => shared.tally.counts.power_failures += 1,
+            Crash::Kill => shared.counters.counts.kills += 1,
+            Crash::Power { .. } => shared.counters.counts.power_failures += 1,
         }
         self.abandon_connections(shared);
         shared.roles.record(shared.now, id, Role::Down);
-        shared.tally.shapes.down(id);
+        shared.counters.shapes.down(id);
         if shared.roles.now().all(|role| role == Role::Down) {
-            shared.tally.saw(Sometimes::NobodyUp);
+            shared.counters.saw(Sometimes::NobodyUp);
         }
         shared.observe(Observation::Stopped { server: id });
     }

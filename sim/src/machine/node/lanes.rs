@@ -124,11 +124,11 @@ impl Lanes {
             record(disk, self.server, shared);
             match lane {
                 Lane::Log => {
-                    shared.tally.counts.batches += 1;
+                    shared.counters.counts.batches += 1;
                     self.recorded = Recorded::No;
                 }
                 Lane::Snapshot => {}
-                Lane::Reader => shared.tally.counts.log_reads += 1,
+                Lane::Reader => shared.counters.counts.log_reads += 1,
             }
             self.outcome[index] = Some(match result {
                 Ok(Ok(event)) => event,
@@ -300,7 +300,7 @@ impl Lanes {
 /// Puts the operations that a worker has just made into the trace.
 pub(super) fn record(disk: &RefCell<Disk>, server: ServerId, shared: &mut Shared) {
     for op in disk.borrow_mut().take_ops() {
-        shared.tally.counts.disk_ops += 1;
+        shared.counters.counts.disk_ops += 1;
         let [kind, words @ ..] = op.words();
         let mut payload = [0; 40];
         for (part, word) in payload.chunks_exact_mut(8).zip(words) {

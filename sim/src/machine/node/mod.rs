@@ -234,7 +234,7 @@ impl Node {
         self.life += 1;
         self.dark = false;
         self.doomed = false;
-        shared.tally.counts.boots += 1;
+        shared.counters.counts.boots += 1;
         let mut clock = shared.seeds.stream("clock", self.id.0 << 32 | self.life);
         let origin = clock.below(1 << 40);
         let drift = if shared.options.faults.has(Fault::NodeDrift) {
@@ -242,7 +242,7 @@ impl Node {
         } else {
             0
         };
-        shared.tally.faults[Fault::NodeDrift as usize] += u64::from(drift != 0);
+        shared.counters.faults[Fault::NodeDrift as usize] += u64::from(drift != 0);
         self.clock = Clock::new(shared.now, origin, drift, self.clock.wall_offset());
         let (id, life) = (self.id, self.life);
         let one_in = shared.options.retold_one_in;
@@ -324,7 +324,7 @@ impl Node {
         let notes = std::mem::take(&mut opened.notes);
         let last = truth::last_of(&recovered);
         for seen in notes.iter().filter_map(sometimes::mended) {
-            shared.tally.saw(seen);
+            shared.counters.saw(seen);
         }
         let state = recovered.state.clone();
         let told = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
@@ -343,7 +343,7 @@ impl Node {
             )
         });
         if state.accepted_epoch < self.promised {
-            shared.tally.saw(Sometimes::PromiseLost);
+            shared.counters.saw(Sometimes::PromiseLost);
         }
         shared.observe(Observation::Recovered { server: id, state, last });
         let replayed: Vec<Zxid> = recovered.entries.iter().map(|entry| entry.zxid).collect();
@@ -390,7 +390,7 @@ impl Node {
                 format!("s{server} cannot open its store, and could without {files}: {why}")
             });
             shared.hold(Check::REFUSES, needless.map_or(Ok(()), Err));
-            shared.tally.saw(Sometimes::DamageRefused);
+            shared.counters.saw(Sometimes::DamageRefused);
             shared.after(1, Event::Crash { server, life, how: Crash::Kill });
             return shared.after(2, Event::Start { server });
         }

@@ -407,7 +407,7 @@ impl Process {
         if std::mem::take(&mut self.stood_still) && self.odd.chance(1, 2) {
             inbox::disorder(&mut self.inbox, &mut self.odd);
         }
-        let steps_before = shared.tally.counts.steps;
+        let steps_before = shared.counters.counts.steps;
         let now = clock.read(shared.now);
         for _ in 0..shared.options.server.batch_inputs {
             let Some(delivered) = self.inbox.pop_front() else { break };
@@ -432,7 +432,7 @@ impl Process {
         self.trouble(disk, shared);
         self.dispatch(now, disk, shared);
         self.tell_who_waits(clock, shared);
-        let steps = shared.tally.counts.steps - steps_before;
+        let steps = shared.counters.counts.steps - steps_before;
         self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
         self.plan(clock, shared);
         let parts = if std::mem::take(&mut self.overtaken) { OVERTAKEN } else { 1 };
@@ -517,7 +517,7 @@ impl Process {
         if self.ending {
             return;
         }
-        shared.tally.counts.steps += 1;
+        shared.counters.counts.steps += 1;
         let (number, what) = summary(&input);
         let done = self.orders.done(&input);
         shared
@@ -560,9 +560,9 @@ impl Process {
             | Input::Disk(_) => {}
         }
         if let Input::Client(_, ClientEvent::Opened(..) | ClientEvent::Request(_)) = &input {
-            shared.tally.counts.frames += 1;
+            shared.counters.counts.frames += 1;
         } else if let Input::Peer(_, PeerEvent::Message(_)) = &input {
-            shared.tally.counts.peer_messages += 1;
+            shared.counters.counts.peer_messages += 1;
         }
         let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));
         let before = Lengths::of(&self.out);
@@ -620,7 +620,7 @@ impl Process {
         let rule = self.cut.take().map(|cut| self.end_at_mark(cut, shared));
         let armed = self.armed.take_if(|_| rule.is_none() && Lengths::of(&out).sum() > 1);
         if armed.is_some() {
-            shared.tally.fault(Fault::NodeCrashInStep);
+            shared.counters.fault(Fault::NodeCrashInStep);
             shared.strikes.late(shared.now, Fault::NodeCrashInStep, Hit::Server(self.id));
         }
         let ends = rule.or(armed.map(|(rng, how)| (rng, how, Lengths::default())));

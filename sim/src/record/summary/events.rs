@@ -175,7 +175,7 @@ fn marks(
     report: &Report,
     timeline: &Timeline,
 ) -> Vec<Event> {
-    let hits = &report.outcome.tally.marks;
+    let hits = &report.outcome.counters.marks;
     let mut events = Vec::new();
     for (place, server, marks) in &timeline.marks {
         if place.at > at || !(servers.is_empty() || servers.contains(server)) {

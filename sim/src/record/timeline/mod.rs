@@ -20,8 +20,8 @@ pub use lines::Lines;
 pub use strikes::{Hit, Strike, Strikes, pairs_text};
 
 use crate::check::observe::{ClientId, Observation};
+use crate::record::counters::Outcome;
 use crate::record::roles::Role;
-use crate::record::tally::Outcome;
 use crate::record::trace::Kind;
 
 /// Number of inputs of servers, and of steps with marks, that are kept, the newest: explanations of

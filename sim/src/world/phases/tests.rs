@@ -140,7 +140,7 @@ fn out_of_turn_message_is_refused() {
 fn needless_elections_fail_the_run() {
     let mut world = calm_world_of(3);
     assert!(world.run_until(Instant(5_000_000_000)) && world.liveness_phase());
-    world.shared.tally.counts.reigns += 10;
+    world.shared.counters.counts.reigns += 10;
     assert!(!world.settle());
     assert_eq!(broken(&world), "L6");
 }
@@ -152,8 +152,8 @@ fn notification_storm_fails_the_run_unless_late() {
     for (late, held) in [(0, false), (2_000, false), (2_500, true)] {
         let mut world = calm_world_of(3);
         assert!(world.run_until(Instant(5_000_000_000)) && world.liveness_phase());
-        world.shared.tally.counts.notifications += 10_000;
-        world.shared.tally.counts.notifications_late += late;
+        world.shared.counters.counts.notifications += 10_000;
+        world.shared.counters.counts.notifications_late += late;
         assert_eq!(world.settle(), held, "{late}");
         assert!(held || broken(&world) == "L6", "{late}");
     }
@@ -213,7 +213,7 @@ fn client_ahead_of_the_server_is_refused() {
         let options = Options::draw(seeds, Profile::Session, &pinned);
         let outcome = World::new(seeds, options, TraceSink::Off, false).run();
         assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
-        outcome.tally.has_hit(Mark::ClientAhead)
+        outcome.counters.has_hit(Mark::ClientAhead)
     });
     assert!(asked);
 }

@@ -31,7 +31,7 @@ impl Process {
             let status = self.server.status();
             self.overtaken = status.applied > status.snapshot;
         }
-        shared.tally.hit(marks);
+        shared.counters.hit(marks);
         shared.reached(self.id, marks);
         for met in shared.targets.hit(self.id, roles, marks) {
             let ends = matches!(met.fault, Fault::NodeKill | Fault::NodePower);
@@ -77,7 +77,7 @@ impl Process {
     }
 
     fn note_strike(&self, met: Met, until: Option<Instant>, shared: &mut Shared) {
-        shared.tally.fault(met.fault);
+        shared.counters.fault(met.fault);
         shared.strikes.begin(met.fault);
         shared.hit(Hit::Server(self.id), until);
         shared.note(Kind::Fault, (met.fault as u64, self.id.0), b"mark", || {

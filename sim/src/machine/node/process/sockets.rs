@@ -139,8 +139,8 @@ impl Process {
         let Some(state) = self.sockets.remove(&id) else { return };
         let (conn, why) = (conn_of(id), self.driver.forget(id, now.mono));
         match why {
-            Some(ConnCloseReason::Events { .. }) => shared.tally.saw(Sometimes::EventsUntaken),
-            Some(ConnCloseReason::Sessionless(_)) => shared.tally.saw(Sometimes::HandshakeLate),
+            Some(ConnCloseReason::Events { .. }) => shared.counters.saw(Sometimes::EventsUntaken),
+            Some(ConnCloseReason::Sessionless(_)) => shared.counters.saw(Sometimes::HandshakeLate),
             _ => {}
         }
         if let Some(why) = why.filter(|why| why.fault().is_some()) {
@@ -173,7 +173,7 @@ impl Process {
                         shared.hold(Check::RATE, found);
                     }
                     if !admitted {
-                        shared.tally.counts.turned_away += 1;
+                        shared.counters.counts.turned_away += 1;
                         shared.note(Kind::Conn, (conn.0, 0), b"too soon", || {
                             format!("s{} lets nobody connect by {conn} now", self.id)
                         });
@@ -184,7 +184,7 @@ impl Process {
                         format!("s{} closes a connection: {what}", self.id)
                     });
                 }
-                ClientNote::Overloaded { .. } => shared.tally.saw(Sometimes::RequestsWait),
+                ClientNote::Overloaded { .. } => shared.counters.saw(Sometimes::RequestsWait),
                 ClientNote::OpWaitedTooLong { .. } => {}
             }
         }
@@ -318,7 +318,7 @@ impl Process {
             let bytes = Bytes::copy_from_slice(&bytes[..room.min(bytes.len())]);
             if bytes.is_empty() {
                 if let SocketId::Client(_) = id {
-                    shared.tally.saw(Sometimes::OutputBlocked);
+                    shared.counters.saw(Sometimes::OutputBlocked);
                 }
                 self.driver.block(id);
                 self.blocked.insert(id);
@@ -330,7 +330,7 @@ impl Process {
     }
 
     fn put(&self, conn: ConnId, end: End, bytes: Bytes, shared: &mut Shared) {
-        shared.tally.counts.bytes += bytes.len() as u64;
+        shared.counters.counts.bytes += bytes.len() as u64;
         shared.note(Kind::Send, (self.id.0, conn.0), &bytes, || {
             format!("s{} -> {conn} {}B", self.id, bytes.len())
         });

@@ -25,14 +25,14 @@ impl Process {
         let (newest, here) = (shared.newest, self.applied);
         let far = newest.epoch() == here.epoch() && newest.counter() >= here.counter() + FAR_BEHIND;
         if far && matches!(self.told.0, Role::Leads | Role::Follows) {
-            shared.tally.saw(Sometimes::FarBehind);
+            shared.counters.saw(Sometimes::FarBehind);
         }
     }
 
     /// The process ends now.
     pub(in crate::machine::node) fn ends(&self, shared: &mut Shared) {
         if self.told.0 == Role::Leads && !self.unapplied.is_empty() {
-            shared.tally.saw(Sometimes::LeaderEndsUncommitted);
+            shared.counters.saw(Sometimes::LeaderEndsUncommitted);
         }
     }
 
@@ -67,13 +67,13 @@ impl Process {
 
     pub(super) fn role_is(&self, status: &Status, shared: &mut Shared) {
         let role = Role::of(status);
-        shared.tally.shapes.record(self.id, status);
+        shared.counters.shapes.record(self.id, status);
         if shared.roles.record_status(shared.now, self.id, status) {
             let lead = shared.roles.now().filter(|role| *role == Role::Leads).count();
             if role == Role::Leads && lead > 1 {
-                shared.tally.saw(Sometimes::TwoLeaders);
+                shared.counters.saw(Sometimes::TwoLeaders);
             }
-            shared.tally.counts.reigns += u64::from(role == Role::Leads);
+            shared.counters.counts.reigns += u64::from(role == Role::Leads);
             shared.note(Kind::Life, (self.id.0, self.life), &[role as u8], || {
                 let halted = status.halted.is_some();
                 format!("s{} {}", self.id, if halted { Role::HALTED } else { role.name() })
@@ -106,16 +106,16 @@ impl Process {
             match command {
                 DiskCommand::Append { entry, .. } => self.unapplied.push_back(entry.zxid),
                 DiskCommand::Truncate { to, .. } => {
-                    shared.tally.counts.truncations += 1;
+                    shared.counters.counts.truncations += 1;
                     let before = self.unapplied.len();
                     while self.unapplied.back().is_some_and(|last| last > to) {
                         self.unapplied.pop_back();
                     }
                     if self.unapplied.len() < before {
-                        shared.tally.saw(Sometimes::UncommittedCut);
+                        shared.counters.saw(Sometimes::UncommittedCut);
                     }
                 }
-                DiskCommand::Rebase { .. } => shared.tally.counts.snaps += 1,
+                DiskCommand::Rebase { .. } => shared.counters.counts.snaps += 1,
                 DiskCommand::SaveState { .. }
                 | DiskCommand::SnapshotChunk { .. }
                 | DiskCommand::DropSnapshot { .. }
@@ -140,14 +140,14 @@ impl Process {
             self.applied = zxid;
             self.commits += 1;
             shared.newest = shared.newest.max(zxid);
-            shared.tally.counts.commits += 1;
+            shared.counters.counts.commits += 1;
             let least = shared.options.digest_txns;
             let more = least.saturating_mul(status.nodes as u64) / DIGEST_NODES;
             let due = self.commits - self.digest_seen >= least.max(more) || !logged;
             let digest = (zxid == status.applied && due).then(|| self.server.digest());
             if digest.is_some() {
                 self.digest_seen = self.commits;
-                shared.tally.counts.digests += 1;
+                shared.counters.counts.digests += 1;
             }
             let (server, holder) = (self.id, Holder(Some(&self.server)));
             shared.observe(Observation::Applied { server, zxid, digest, holder });

@@ -26,7 +26,7 @@ pub enum Outcome {
 
 /// Counters of one run, or sums over several.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct Counters {
     /// Faults that struck, by kind.
     pub faults: [u64; Fault::ALL.len()],
     /// Completed calls, by operation and outcome.
@@ -75,9 +75,9 @@ pub struct Counts {
     pub log_reads: u64,
 }
 
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally {
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
             faults: [0; Fault::ALL.len()],
             calls: [[0; 4]; Op::ALL.len()],
             losses: Losses::default(),
@@ -89,7 +89,7 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
+impl Counters {
     /// Counts a fault that struck.
     pub fn fault(&mut self, fault: Fault) {
         self.faults[fault as usize] += 1;
@@ -123,7 +123,7 @@ impl Tally {
     }
 
     /// Adds the counters of another run.
-    pub fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: &Counters) {
         for (sum, more) in self.faults.iter_mut().zip(other.faults) {
             *sum += more;
         }
