@@ -4,8 +4,8 @@
 //! Owns every verdict. Must not influence the run, nor read the state of servers other than
 //! through observations.
 
+pub mod checker;
 pub mod guard;
-pub mod judge;
 pub mod model;
 pub mod observe;
 pub mod oracle;

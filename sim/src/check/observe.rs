@@ -1,7 +1,7 @@
 //! Observations that the world passes to the oracles: frames on client connections, inputs and
 //! outputs of servers.
 //!
-//! Owns the interface between `world` and `oracle`. Must not judge.
+//! Owns the interface between `world` and `oracle`. Must not check anything.
 //!
 //! Clients are observed on the wire, not through the client library: a library may drop a duplicate
 //! event or repair an order, which would hide a defect of the server.

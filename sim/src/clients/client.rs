@@ -1,7 +1,7 @@
 //! A client of the simulated world: the real session of the client library, and a user of it.
 //!
 //! Owns the session and its calls; `conns` its connections, `lives` the beginning and end of
-//! sessions, `patience` the check of its timeouts. Must not judge the server: oracles read the
+//! sessions, `patience` the check of its timeouts. Must not check the server: oracles read the
 //! frames on its connections.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use zabkeeper_client::{
 use zabkeeper_core::wire::{Password, Request};
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
+use crate::check::checker::Check;
 use crate::check::guard;
-use crate::check::judge::Check;
 use crate::check::observe::{ClientId, Observation};
 use crate::clients::workload::{Op, Ops};
 use crate::engine::decisions::Due;
@@ -488,7 +488,7 @@ impl Client {
                 shared.counters.counts.sessions_expired += u64::from(state == State::Expired);
                 let left = self.calls.len();
                 let none = if left == 0 { Ok(()) } else { Err(format!("{left} calls never end")) };
-                shared.hold(Check::CALLS, none);
+                shared.check(Check::CALLS, none);
                 self.end(shared);
             }
         }
@@ -502,7 +502,7 @@ impl Client {
     ) {
         let Some(Call { op, path, probe }) = self.calls.remove(&call) else {
             let evidence = format!("client {}: {call} ended twice", self.id.0);
-            return shared.hold(Check::CALLS, Err(evidence));
+            return shared.check(Check::CALLS, Err(evidence));
         };
         let outcome = match &result {
             Ok(_) => Outcome::Done,
@@ -565,7 +565,7 @@ impl Client {
             )
             | None => Ok(()),
         };
-        shared.hold(Check::PROTOCOL, broken);
+        shared.check(Check::PROTOCOL, broken);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Clients: the real client library with a user that calls it, and the calls that users make.
 //!
-//! Owns sessions, connections and calls of clients, and the key space. Must not judge replies:
+//! Owns sessions, connections and calls of clients, and the key space. Must not check replies:
 //! oracles do.
 
 pub mod client;

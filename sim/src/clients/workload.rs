@@ -1,7 +1,7 @@
 //! The requests of clients: random operations on a small tree, so that they conflict.
 //!
 //! Owns the key space and the arguments of operations; `op` their kinds and weights. Must not know
-//! when they are sent, nor judge replies.
+//! when they are sent, nor check replies.
 //!
 //! Invariant: data of eight bytes or more is unique per write attempt (client, serial), so that
 //! every value read can be traced to the request that wrote it.

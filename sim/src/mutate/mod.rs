@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{fs, thread};
 
-use crate::check::judge::Judge;
+use crate::check::checker::Checker;
 use crate::record::output::{may_write, say, tell};
 use crate::replay::shrink::Budget;
 use crate::run::cli::PowerFlags;
@@ -46,7 +46,7 @@ pub fn main(flags: &PowerFlags) -> u8 {
 }
 
 fn measure_all(flags: &PowerFlags) -> Result<Vec<Row>, String> {
-    if let Some(name) = flags.without.iter().find(|name| !Judge::may_go_without(name)) {
+    if let Some(name) = flags.without.iter().find(|name| !Checker::may_go_without(name)) {
         return Err(format!("--without: {name:?} is no promise that a run can go on without"));
     }
     may_write("report", flags.report.as_ref())?;
@@ -149,7 +149,7 @@ fn measure(path: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Row, St
             ranges.iter().filter_map(|range| range.found.as_ref()).map(|run| &run.id).collect();
         ids.sort();
         ids.dedup();
-        for id in ids.into_iter().filter(|id| Judge::may_go_without(id)) {
+        for id in ids.into_iter().filter(|id| Checker::may_go_without(id)) {
             let mut flags = PowerFlags { budget, ..flags.clone() };
             flags.without.push(id.clone());
             row.ablated.push((id.clone(), look(&program, scratch, &flags)?));
@@ -201,13 +201,13 @@ fn text_of(budget: Budget) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::judge;
+    use crate::check::checker;
 
     #[test]
     fn every_plant_names_its_promises_and_is_in_the_table() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plants");
         let table = fs::read_to_string(folder.join("README.md")).expect("our own page");
-        let mut known = judge::promises();
+        let mut known = checker::promises();
         known.push("E1");
         for entry in fs::read_dir(folder).expect("our own folder") {
             let path = entry.expect("our own folder").path();

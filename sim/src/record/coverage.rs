@@ -1,6 +1,6 @@
 //! The coverage table of a batch: marks of the core, and conditions of [`Sometimes`].
 //!
-//! Owns counting over runs and the format of the table. Must not judge whether the coverage
+//! Owns counting over runs and the format of the table. Must not decide whether the coverage
 //! suffices.
 
 use std::fmt::Write;

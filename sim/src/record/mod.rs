@@ -1,7 +1,7 @@
 //! What is kept of a run, and how people read it: the trace, the timeline of events, counters, the
 //! summary of one screen, and the page.
 //!
-//! Owns these records and their text. Must not influence the run, nor judge it.
+//! Owns these records and their text. Must not influence the run, nor check it.
 
 pub mod counters;
 pub mod coverage;

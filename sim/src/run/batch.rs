@@ -13,7 +13,7 @@ use serde_json::Value;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
-use crate::check::judge::Class;
+use crate::check::checker::Class;
 use crate::record::output::say;
 use crate::record::trace::TraceSink;
 use crate::run::cli::Flags;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use zabkeeper_core::Instant;
 
-use crate::check::judge::Judge;
+use crate::check::checker::Checker;
 use crate::clients::workload::OpMix;
 use crate::engine::fork::{self, Fork, Place};
 use crate::engine::selection::Selection;
@@ -335,7 +335,7 @@ impl Flags {
     pub fn pinned(&self) -> Result<Pinned, String> {
         let buggify = Choice::parse(&self.buggify).map_err(|why| format!("--buggify: {why}"))?;
         let faults = Selection::parse(&self.faults).map_err(|why| format!("--faults: {why}"))?;
-        if let Some(name) = self.without.iter().find(|name| !Judge::may_go_without(name)) {
+        if let Some(name) = self.without.iter().find(|name| !Checker::may_go_without(name)) {
             return Err(format!("--without: {name:?} is no promise that a run can go on without"));
         }
         let ops = Selection::parse(&self.ops).map_err(|why| format!("--ops: {why}"))?;

@@ -9,7 +9,7 @@ use std::thread;
 
 use zabkeeper_core::Instant;
 
-use crate::check::judge::{Class, Failure};
+use crate::check::checker::{Class, Failure};
 use crate::engine::seed::Seeds;
 use crate::record::trace::TraceSink;
 use crate::run::job::{Job, Report, Surroundings};
@@ -28,7 +28,7 @@ pub fn check(job: &Job) -> Report {
     let text = Seeds::new(job.seed).stream("determinism", 0).chance(1, TEXT_ONE_IN);
     let second = Elsewhere {
         // A run ends at a violation, which only oracles detect.
-        unjudged: first.outcome.failure.is_none(),
+        unchecked: first.outcome.failure.is_none(),
         sink: if text { TraceSink::Discard } else { TraceSink::Off },
     };
     let other = second.run(job, second.sink, false);
@@ -43,14 +43,14 @@ pub fn check(job: &Job) -> Report {
 /// The conditions of the second run.
 #[derive(Clone, Copy)]
 struct Elsewhere {
-    unjudged: bool,
+    unchecked: bool,
     sink: TraceSink,
 }
 
 impl Elsewhere {
     /// Runs `job` in another thread, with additional heap allocations and other keys for maps.
     fn run(self, job: &Job, sink: TraceSink, compare: bool) -> Report {
-        let around = Surroundings { map_salt: MAP_SALT, unjudged: self.unjudged };
+        let around = Surroundings { map_salt: MAP_SALT, unchecked: self.unchecked };
         let job = job.clone();
         let padded = move || {
             let padding: Vec<Vec<u8>> = (1..200).map(|n| Vec::with_capacity(n * 37)).collect();

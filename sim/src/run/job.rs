@@ -50,7 +50,7 @@ pub(crate) struct Surroundings {
     /// Salt for the keys of all hash maps.
     pub(crate) map_salt: u64,
     /// Disables all checks: observing must not influence the run.
-    pub(crate) unjudged: bool,
+    pub(crate) unchecked: bool,
 }
 
 impl Job {
@@ -66,7 +66,7 @@ impl Job {
         options.map_salt = around.map_salt;
         let world = |options| {
             let world = World::new(Seeds::new(self.seed), options, sink, compare);
-            if around.unjudged { world.unjudged() } else { world }
+            if around.unchecked { world.unchecked() } else { world }
         };
         measured(self.clone(), options, world)
     }

@@ -11,7 +11,7 @@ use clap::Parser;
 use serde_json::Value;
 use zabkeeper_core::io::Mark;
 
-use crate::check::judge::{Class, Failure};
+use crate::check::checker::{Class, Failure};
 use crate::clients::workload::Op;
 use crate::faults::buggify::Site;
 use crate::faults::catalog::{Fault, Trigger};

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use zabkeeper_core::io::Mark;
 
-use crate::check::judge::Class;
+use crate::check::checker::Class;
 use crate::clients::workload::Op;
 use crate::engine::fork;
 use crate::faults::catalog::{Fault, Trigger};
@@ -379,7 +379,7 @@ mod tests {
     use zabkeeper_core::Instant;
 
     use super::*;
-    use crate::check::judge::Failure;
+    use crate::check::checker::Failure;
     use crate::record::trace::TraceSink;
 
     #[test]

@@ -1,6 +1,6 @@
 //! The heal: faults end, for all servers or for a quorum; the rest keep their faults for ever.
 //!
-//! Owns which faults end, and the state of the servers that the heal leaves out. Must not judge the
+//! Owns which faults end, and the state of the servers that the heal leaves out. Must not check the
 //! recovery: `phases` does.
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use zabkeeper_core::wire::{
 use zabkeeper_core::{ConnId, ServerId, SessionId, Zxid};
 
 use super::World;
-use crate::check::judge::Check;
+use crate::check::checker::Check;
 use crate::check::observe::Observation;
 use crate::clients::client::{Client, whole_frame};
 use crate::clients::workload::ENSEMBLE;
@@ -278,7 +278,7 @@ impl World {
                         let refused = answer.is_ok_and(|answer| answer.timeout_ms == 0);
                         let evidence = format!("{conn} was let in with a wrong password");
                         let found = if refused { Ok(()) } else { Err(evidence) };
-                        shared.hold(Check::PASSWORD, found);
+                        shared.check(Check::PASSWORD, found);
                     }
                     shared.observe(Observation::ToClient { conn, frame });
                 }

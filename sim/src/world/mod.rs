@@ -1,7 +1,7 @@
 //! One simulated world: servers, clients, the network between them, and the event loop.
 //!
 //! Owns the options of a run, the order of events and their dispatch, the phases, and the injection
-//! of faults. Must not judge.
+//! of faults. Must not check anything.
 
 mod fork;
 mod grow;
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 
 use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
-use crate::check::judge::Judge;
+use crate::check::checker::Checker;
 use crate::check::observe::ClientId;
 use crate::clients::client::Client;
 use crate::clients::workload::KeySpace;
@@ -137,14 +137,14 @@ impl World {
 
     /// Disables oracles and trace, to measure their cost.
     pub(crate) fn unwatched(self) -> World {
-        let mut world = self.unjudged();
+        let mut world = self.unchecked();
         world.shared.trace.stop();
         world
     }
 
     /// Disables the oracles.
-    pub(crate) fn unjudged(mut self) -> World {
-        self.shared.judge.stop();
+    pub(crate) fn unchecked(mut self) -> World {
+        self.shared.checker.stop();
         self
     }
 
@@ -164,7 +164,7 @@ impl World {
     /// Ends the run at `stop`.
     pub fn stopping(mut self, stop: Stop) -> World {
         if let Some(id) = stop.promise() {
-            self.shared.judge.look_only_for(id);
+            self.shared.checker.look_only_for(id);
         }
         self.stop = stop;
         self
@@ -192,7 +192,7 @@ impl World {
         let (first, grows_at) = (options.first_voters(), options.grows_at);
         let grows = first.is_some();
         let first = first.unwrap_or_else(|| servers.clone());
-        let judge = Judge::new(&first, options.rules()).without(&options.without);
+        let checker = Checker::new(&first, options.rules()).without(&options.without);
         let mut shared = Shared {
             healed: None,
             outside: BTreeMap::new(),
@@ -215,7 +215,7 @@ impl World {
                 | TraceSink::Keep(..) => None,
             },
             trace: Trace::new(sink, compare),
-            judge,
+            checker,
             counters: Counters::default(),
             newest: Zxid::ZERO,
             options,
@@ -282,11 +282,11 @@ impl World {
         shared.counters.faults[Fault::NetCut as usize] += cut;
         shared.counters.faults[Fault::NetTail as usize] += slow;
         let place = shared.place();
-        if let (Some(lines), Some(failure)) = (&mut shared.lines, shared.judge.failure()) {
+        if let (Some(lines), Some(failure)) = (&mut shared.lines, shared.checker.failure()) {
             lines.broken(place, failure.id);
         }
         Outcome {
-            failure: shared.judge.failure().cloned(),
+            failure: shared.checker.failure().cloned(),
             inconclusive,
             stopped: self.stopped,
             unforked: self.forks.last().copied(),
@@ -294,7 +294,7 @@ impl World {
             hash: shared.trace.hash(),
             events: shared.trace.events(),
             counters: shared.counters,
-            checks: shared.judge.checks(),
+            checks: shared.checker.checks(),
             liveness: self.liveness,
             healed,
             end_digest: self.end_digest,
@@ -356,7 +356,7 @@ impl World {
             }
             let (last, events) = self.give_up;
             let over = at > last || self.shared.trace.events() > events;
-            if over || self.shared.judge.failure().is_some() {
+            if over || self.shared.checker.failure().is_some() {
                 return false;
             }
             self.stopped = self.stop.met(ran, &self.shared);

@@ -1,6 +1,6 @@
 //! The result of a world.
 //!
-//! Owns that record. Must not judge it.
+//! Owns that record. Must not check it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use zabkeeper_core::io::Mark;
 use zabkeeper_core::{Instant, ServerId};
 
 use super::Liveness;
-use crate::check::judge::{Check, Failure};
+use crate::check::checker::{Check, Failure};
 use crate::engine::fork::Fork;
 use crate::faults::targets::Rule;
 use crate::record::counters::Counters;

@@ -1,12 +1,12 @@
 //! The phases of a run: faults, heal, liveness, settling, audit.
 //!
-//! Owns their order and bounds. Must not judge promises to clients: oracles do.
+//! Owns their order and bounds. Must not check promises to clients: oracles do.
 
 use zabkeeper_core::io::Mark;
 use zabkeeper_core::{Instant, Limits, ServerId, Status, Zxid};
 
 use super::{DIAL_TIMEOUT, World};
-use crate::check::judge::Check;
+use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
 use crate::engine::seed::Rng;
 use crate::machine::node::{Node, is_snapshot};
@@ -57,7 +57,7 @@ impl World {
         let done = self.faults_phase()
             && (self.shared.options.unhealed
                 || self.liveness_phase() && self.settle() && self.audit());
-        done || self.shared.judge.failure().is_some()
+        done || self.shared.checker.failure().is_some()
     }
 
     /// A fork may move the end of the phase, even a fork at the phase's last event.
@@ -150,9 +150,9 @@ impl World {
             }
         }
         self.liveness.took = self.shared.now.0 - healed.0;
-        self.shared.hold(Check::LEADER, Ok(()));
-        self.shared.hold(Check::JOINS, Ok(()));
-        self.shared.hold(Check::WRITES, Ok(()));
+        self.shared.check(Check::LEADER, Ok(()));
+        self.shared.check(Check::JOINS, Ok(()));
+        self.shared.check(Check::WRITES, Ok(()));
         true
     }
 
@@ -164,9 +164,9 @@ impl World {
             let leads = |status: Status| Role::of(&status) == Role::Leads;
             let led = self.core().any(|node| node.status().is_some_and(leads));
             let check = if led { Check::JOINS } else { Check::LEADER };
-            self.shared.hold(check, Err(waits.clone()));
+            self.shared.check(check, Err(waits.clone()));
         }
-        self.shared.hold(Check::WRITES, Err(waits));
+        self.shared.check(Check::WRITES, Err(waits));
     }
 
     /// Without further requests queues must drain; after a rest, if configured, they must be empty
@@ -185,7 +185,7 @@ impl World {
             }
         }
         self.count_elections();
-        self.shared.judge.failure().is_none()
+        self.shared.checker.failure().is_none()
     }
 
     /// Some clients leave, so their sessions expire during the rest. A schedule stores the odds;
@@ -214,9 +214,9 @@ impl World {
             let apart = self.apart();
             let calm = unrest.is_none() && apart.is_none();
             if calm || self.shared.now.0 - since.0 > SETTLE_MAX {
-                self.shared.hold(Check::DRAINED, unrest.map_or(Ok(()), Err));
-                self.shared.hold(Check::CONVERGES, apart.map_or(Ok(()), Err));
-                return self.shared.judge.failure().is_none();
+                self.shared.check(Check::DRAINED, unrest.map_or(Ok(()), Err));
+                self.shared.check(Check::CONVERGES, apart.map_or(Ok(()), Err));
+                return self.shared.checker.failure().is_none();
             }
         }
     }
@@ -242,7 +242,7 @@ impl World {
         let held = few.then_some(()).ok_or_else(|| {
             format!("{reigns} leaders were elected by {notifications} notifications")
         });
-        self.shared.hold(Check::ELECTIONS, held);
+        self.shared.check(Check::ELECTIONS, held);
     }
 
     fn unrest(&self) -> Option<String> {
@@ -290,13 +290,13 @@ impl World {
                 )),
                 None => Err(format!("s{server}: its disk could not be examined")),
             };
-            shared.hold(Check::RECOVERS, same);
+            shared.check(Check::RECOVERS, same);
             digests.push((applied, digest));
             let holder = Holder(node.server());
             shared.observe(Observation::Final { server, applied, digest, holder, sessions });
             let handles = node.disk().borrow().handle_count();
             let few = if handles <= HANDLES_MAX { Ok(()) } else { Err(format!("{handles} open")) };
-            shared.hold(Check::HANDLES, few);
+            shared.check(Check::HANDLES, few);
             let limits = node.limits();
             let longest = shared.options.server.tick() * PAUSE_TICKS;
             let waits = node.lacked_room().is_some_and(|at| shared.now < at.after(longest));
@@ -305,15 +305,15 @@ impl World {
                 if held_back { usize::MAX } else { 1 + limits.snapshots_kept.max(1) as usize };
             let kept = left_over(&node.disk().borrow().names(), most)
                 .and_then(|()| goes_on((status.snapshot, applied), limits, waits));
-            shared.hold(Check::FILES, kept.map_err(|what| format!("s{server}: {what}")));
+            shared.check(Check::FILES, kept.map_err(|what| format!("s{server}: {what}")));
         }
         self.end_digest = digests.first().map(|(_, digest)| *digest);
         let alike = digests.windows(2).all(|pair| pair[0] == pair[1]);
         let same = if alike { Ok(()) } else { Err(format!("positions and digests: {digests:x?}")) };
-        shared.hold(Check::CONVERGES, same);
+        shared.check(Check::CONVERGES, same);
         let (at, event) = (shared.now, shared.trace.events());
-        shared.judge.finish(at, event);
-        shared.judge.failure().is_none()
+        shared.checker.finish(at, event);
+        shared.checker.failure().is_none()
     }
 }
 

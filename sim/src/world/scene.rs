@@ -1,6 +1,6 @@
 //! Plays a scene (see [`crate::replay::scene`]): one call at a time, each to completion.
 //!
-//! Owns the order of callers. Must not judge replies: oracles do, and the code that compares
+//! Owns the order of callers. Must not check replies: oracles do, and the code that compares
 //! histories.
 
 use zabkeeper_client::State;
@@ -115,7 +115,7 @@ impl World {
                 return Ok(());
             }
             let goes_on = self.run_until(Instant(self.shared.now.0 + LOOK));
-            if let Some(failure) = self.shared.judge.failure() {
+            if let Some(failure) = self.shared.checker.failure() {
                 return Err(format!("{}: {}", failure.id, failure.evidence.join("; ")));
             }
             if !goes_on || self.shared.now.0 > latest {

@@ -1,4 +1,4 @@
-//! The state that all parts of a world act through: time, event queue, network, trace, judge,
+//! The state that all parts of a world act through: time, event queue, network, trace, checker,
 //! counters.
 //!
 //! Owns no state of a single server or client, so that those can be borrowed separately from it.
@@ -11,7 +11,7 @@ use zabkeeper_core::peer::Notification;
 use zabkeeper_core::store::Lane;
 use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
-use crate::check::judge::{Check, Judge};
+use crate::check::checker::{Check, Checker};
 use crate::check::observe::{ClientId, Observation};
 use crate::clients::workload::KeySpace;
 use crate::engine::decisions::Decisions;
@@ -114,7 +114,7 @@ pub struct Shared {
     /// The trace as lines of server states.
     pub lines: Option<Box<Lines>>,
     /// The oracles and the first failure.
-    pub judge: Judge,
+    pub checker: Checker,
     /// Counters.
     pub counters: Counters,
     /// The newest transaction that any server has applied.
@@ -205,7 +205,7 @@ impl Shared {
         if let Some(timeline) = &mut self.timeline {
             timeline.observe(place, &what);
         }
-        self.judge.observe(self.now, self.trace.events(), what);
+        self.checker.observe(self.now, self.trace.events(), what);
     }
 
     /// A server's step hit these marks.
@@ -217,13 +217,13 @@ impl Shared {
     }
 
     /// Counts a check that the world itself makes, and fails the run if it does not hold.
-    pub fn hold(&mut self, check: Check, found: Result<(), String>) {
-        self.judge.hold(self.now, self.trace.events(), check, found);
+    pub fn check(&mut self, check: Check, found: Result<(), String>) {
+        self.checker.check(self.now, self.trace.events(), check, found);
     }
 
     /// Reports a panic in code under test.
     pub fn panicked(&mut self, who: &str, what: &str) {
-        self.hold(Check::PANIC, Err(format!("{who}: {what}")));
+        self.check(Check::PANIC, Err(format!("{who}: {what}")));
     }
 
     /// Schedules the arrivals that the network has produced.

@@ -7,7 +7,7 @@ use std::fmt;
 use zabkeeper_core::io::Mark;
 use zabkeeper_core::{Instant, ServerId};
 
-use crate::check::judge;
+use crate::check::checker;
 use crate::world::shared::Shared;
 
 /// The run ends at the first of these conditions.
@@ -62,14 +62,14 @@ impl Break {
     /// # Errors
     /// The text is neither. The most similar name is suggested.
     pub fn parse(text: &str) -> Result<Break, String> {
-        if let Some(id) = judge::promises().into_iter().find(|id| id.eq_ignore_ascii_case(text)) {
+        if let Some(id) = checker::promises().into_iter().find(|id| id.eq_ignore_ascii_case(text)) {
             return Ok(Break::Promise(id));
         }
         let (name, nth) = text.split_once('#').unwrap_or((text, "1"));
         let mark = Mark::ALL.iter().find(|mark| format!("{mark:?}").eq_ignore_ascii_case(name));
         let Some(mark) = mark else {
             let marks = Mark::ALL.iter().map(|mark| format!("{mark:?}"));
-            let names = marks.chain(judge::promises().into_iter().map(str::to_owned));
+            let names = marks.chain(checker::promises().into_iter().map(str::to_owned));
             let like = nearest(name, names).map_or(String::new(), |name| format!(" ({name}?)"));
             return Err(format!(
                 "no mark and no promise is called that{like}; `--at-mark list` prints all marks, \

@@ -6,7 +6,7 @@
 use zabkeeper_core::{ConnId, Instant, Mode, ServerId};
 
 use super::{World, split};
-use crate::check::judge::Check;
+use crate::check::checker::Check;
 use crate::check::observe::Observation;
 use crate::clients::client::Client;
 use crate::engine::decisions::Due;
@@ -64,7 +64,7 @@ impl World {
         self.shared.counters.faults[fault as usize] += u64::from(hit);
         let choices = self.fault_rng[fault as usize].recorded();
         if hit && self.trips == Some(fault) {
-            self.shared.hold(Check::TRIP, Err(format!("{fault} has struck")));
+            self.shared.check(Check::TRIP, Err(format!("{fault} has struck")));
         }
         // Whether an armed crash happens shows only later.
         let met = hit || fault == Fault::NodeCrashInStep;
@@ -103,7 +103,7 @@ impl World {
     pub(super) fn strike_at_mark(&mut self, met: Met) {
         let Met { rule, server, fault } = met;
         if self.trips == Some(fault) {
-            self.shared.hold(Check::TRIP, Err(format!("{fault} has struck at a mark")));
+            self.shared.check(Check::TRIP, Err(format!("{fault} has struck at a mark")));
         }
         if self.shared.targets.has_struck(rule) {
             return;

@@ -40,7 +40,7 @@ impl World {
 
 fn run_for(world: &mut World, ms: u64) {
     let until = Instant(world.shared.now.0 + ms * MS);
-    assert!(world.run_until(until), "{:?}", world.shared.judge.failure());
+    assert!(world.run_until(until), "{:?}", world.shared.checker.failure());
 }
 
 /// Cuts a server off from all others for a minute.

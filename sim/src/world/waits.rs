@@ -1,6 +1,6 @@
 //! The wait-for relation between clients and servers, for reports about missing progress.
 //!
-//! Owns the wording. Must not change the world, nor judge.
+//! Owns the wording. Must not change the world, nor check anything.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The HTML page and the text reports of a run.
 
 use serde_json::Value;
-use sim::check::judge::{Class, Failure};
+use sim::check::checker::{Class, Failure};
 use sim::record::html;
 use sim::record::summary;
 use sim::record::trace::{TraceSink, View};

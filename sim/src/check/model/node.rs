@@ -164,7 +164,8 @@ impl PathHistory {
     }
 
     /// Names of the children right after the transaction `zxid`, oldest first, as servers list
-    /// them. The cost is linear in the children and the later moves: reads are judged near the tip.
+    /// them. The cost is linear in the children and the later moves: reads are checked near the
+    /// tip.
     pub(super) fn children_at(&self, zxid: Zxid) -> impl Iterator<Item = &str> {
         let later = self.moves.partition_point(|each| each.zxid <= zxid);
         let gone_since = self.moves[later..].iter().filter_map(|each| each.went);

@@ -1,6 +1,6 @@
 //! The table of oracles: stable ids, the property of each, and how often each was checked.
 //!
-//! Owns ids, sentences and check counts. Must not judge.
+//! Owns ids, sentences and check counts. Must not check anything.
 
 use std::fmt;
 
@@ -335,7 +335,7 @@ impl Checks {
     }
 
     /// Counts a check, and fails with the evidence if it does not hold.
-    pub(super) fn hold(
+    pub(super) fn check(
         &mut self,
         id: Id,
         holds: bool,

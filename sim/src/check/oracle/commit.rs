@@ -3,7 +3,7 @@
 //!
 //! Owns the matching of transactions to requests. The n-th write of a connection becomes its n-th
 //! transaction, because a server executes the requests of a connection in order and each write
-//! takes a zxid, even if it is refused; so the matching needs no hint from the server. Judging
+//! takes a zxid, even if it is refused; so the matching needs no hint from the server. Checking
 //! here, on the latest state of the model, also covers requests that were never answered.
 
 use std::slice;
@@ -42,7 +42,7 @@ impl Oracles {
         // The model applies the transaction even where a muted oracle rejects it.
         let asked_for = self.was_asked_for(&txn, committed.proposed);
         self.checks.unless_muted(asked_for)?;
-        self.checks.hold(Id::S1, true, Vec::new)?;
+        self.checks.check(Id::S1, true, Vec::new)?;
         let shown = txn.to_string();
         let ended = matches!(txn.op, TxnOp::CloseSession).then_some(txn.session);
         let firings = self.model.apply(txn).map_err(|wrong| {
@@ -72,7 +72,7 @@ impl Oracles {
         let view = self.sessions.entry(session).or_default();
         view.ended = Some(proposed.order);
         let late = view.attached.filter(|attached| attached.asked > proposed.order);
-        self.checks.hold(Id::S6, late.is_none(), || {
+        self.checks.check(Id::S6, late.is_none(), || {
             let what = format!(
                 "its end was proposed at {}; {} asked for it after that, and was let go on",
                 proposed.at,
@@ -95,7 +95,7 @@ impl Oracles {
                 let asks = |hello: &Hello| hello.request.session == txn.session;
                 let asked = hello.is_none_or(|hello| hello.is_some_and(asks));
                 let right = asked && *server == origin.server && origin.request == 0;
-                self.checks.hold(Id::S5, right, || {
+                self.checks.check(Id::S5, right, || {
                     let what = format!("no handshake on {} asks for that", origin.conn);
                     vec![what, format!("transaction: {txn}")]
                 })
@@ -118,7 +118,7 @@ impl Oracles {
                 let nobodys = txn.session == SessionId(0);
                 let goes = nobodys
                     && matches!(&txn.op, TxnOp::Delete { path } if self.model.may_go(path, txn.time));
-                self.checks.hold(Id::C11, goes, || {
+                self.checks.check(Id::C11, goes, || {
                     let what = "it has no origin; on their own servers only delete containers that \
                                 were used and nodes whose time is over";
                     vec![what.to_owned(), format!("transaction: {txn}")]
@@ -130,18 +130,20 @@ impl Oracles {
     fn session_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: Proposed) -> Verdict {
         let evidence = |what: &str| vec![format!("{}: {what}", origin.conn), txn.to_string()];
         let global = !self.conns.get(&origin.conn).is_some_and(|conn| conn.begins_local);
-        self.checks.hold(Id::S8, global, || evidence("its server keeps new sessions to itself"))?;
-        let fresh = !self.locals.ever_had(txn.session);
         self.checks
-            .hold(Id::S4, fresh, || evidence("a server has kept a session of this id to itself"))?;
+            .check(Id::S8, global, || evidence("its server keeps new sessions to itself"))?;
+        let fresh = !self.locals.ever_had(txn.session);
+        self.checks.check(Id::S4, fresh, || {
+            evidence("a server has kept a session of this id to itself")
+        })?;
         let Some(conn) = self.conns.get_mut(&origin.conn) else {
             return Oracles::fault(Id::C8, evidence("no handshake there waits for a session"));
         };
         let hello = conn.hello.as_ref();
         let asked = hello.is_some_and(|hello| hello.request.session == SessionId(0));
-        self.checks.hold(Id::S6, asked, || evidence("the handshake asks for no new session"))?;
+        self.checks.check(Id::S6, asked, || evidence("the handshake asks for no new session"))?;
         let first = conn.session == SessionId(0);
-        self.checks.hold(Id::C8, first, || evidence("a second session for one handshake"))?;
+        self.checks.check(Id::C8, first, || evidence("a second session for one handshake"))?;
         conn.session = txn.session;
         let heard = conn.hello.as_ref().map_or(Instant::default(), |hello| hello.at);
         self.heard.created(txn.session, proposed.by, heard.max(proposed.at));
@@ -163,7 +165,7 @@ impl Oracles {
         };
         let silent = proposed.at.since(expiry.heard.max(proposed.leads_since));
         let timeout = expiry.timeout_in(proposed.leads_since);
-        self.checks.hold(Id::S3, silent >= timeout * 7 / 8, || {
+        self.checks.check(Id::S3, silent >= timeout * 7 / 8, || {
             let Proposed { at, by, leads_since, .. } = proposed;
             vec![
                 format!("silent for {silent:?}, and its timeout is {timeout:?}"),
@@ -186,7 +188,7 @@ impl Oracles {
             && awake <= proposed.at
             && awake.since(stood) > longest * 9 / 8;
         let listened = proposed.at.since(awake);
-        self.checks.hold(Id::S3, !deaf || listened >= timeout * 7 / 8, || {
+        self.checks.check(Id::S3, !deaf || listened >= timeout * 7 / 8, || {
             let still = awake.since(stood);
             let what = format!(
                 "its leader stood still for {still:?} and has listened for {listened:?} since; the \
@@ -206,7 +208,7 @@ impl Oracles {
             return Oracles::fault(Id::C8, twice());
         };
         let rising = conn.last_origin.is_none_or(|last| last < origin.request);
-        checks.hold(Id::C8, rising, || {
+        checks.check(Id::C8, rising, || {
             evidence(format!("write {} again, or out of order", origin.request))
         })?;
         conn.last_origin = Some(origin.request);
@@ -222,7 +224,7 @@ impl Oracles {
         }
 
         let shown = format!("#{xid} {request}");
-        checks.hold(Id::C9, txn.session == session, || {
+        checks.check(Id::C9, txn.session == session, || {
             evidence(format!("{shown} became a transaction of session {}", txn.session))
         })?;
         let view = sessions.entry(session).or_default();
@@ -231,7 +233,7 @@ impl Oracles {
         let later = |asked: u64| welcomed.is_some_and(|welcomed| welcomed < asked);
         let moved = view.attached.filter(|to| to.conn != origin.conn && later(to.asked));
         let moved = moved.filter(|to| to.order < proposed.order);
-        checks.hold(Id::S5, moved.is_none(), || {
+        checks.check(Id::S5, moved.is_none(), || {
             let to = moved.map(|to| {
                 let server = conns.get(&to.conn).map(|conn| format!(", server {}", conn.server));
                 let server = server.unwrap_or_default();
@@ -244,11 +246,11 @@ impl Oracles {
             return Ok(());
         }
         let local = model.session(session).is_none() && locals.was_of(session, origin.server);
-        checks.hold(Id::S1, local || model.is_alive(session), || {
+        checks.check(Id::S1, local || model.is_alive(session), || {
             evidence(format!("{shown}: the session is not alive"))
         })?;
         let goes_on = matches!(txn.op, TxnOp::CloseSession) || !view.closing;
-        checks.hold(Id::C9, goes_on, || {
+        checks.check(Id::C9, goes_on, || {
             evidence(format!("{shown}: the session was said to be closing before"))
         })?;
         if local {
@@ -278,21 +280,21 @@ impl Oracles {
         // The order in which an `auth` entry expands to the asker's identities is left open.
         let same = asks_for_auth(request) && in_order(&right) == in_order(&txn.op);
         if !same && let Some(id) = difference(request, &right, &txn.op) {
-            return self.checks.hold(id, false, || {
+            return self.checks.check(id, false, || {
                 let wrong = format!("{request} must become {right:?}, and became {:?}", txn.op);
                 vec![format!("{who}: {wrong}"), format!("transaction: {txn}")]
             });
         }
-        self.checks.hold(Id::C9, true, Vec::new)?;
-        self.checks.hold(Id::T7, true, Vec::new)?;
+        self.checks.check(Id::C9, true, Vec::new)?;
+        self.checks.check(Id::T7, true, Vec::new)?;
         if is_sequential(request) {
-            self.checks.hold(Id::C10, true, Vec::new)?;
+            self.checks.check(Id::C10, true, Vec::new)?;
         }
         if let Request::Multi(_) = request {
-            self.checks.hold(Id::T6, true, Vec::new)?;
+            self.checks.check(Id::T6, true, Vec::new)?;
         }
         if is_over(&right) {
-            self.checks.hold(Id::T8, true, Vec::new)?;
+            self.checks.check(Id::T8, true, Vec::new)?;
         }
         Ok(())
     }
@@ -317,7 +319,7 @@ impl Oracles {
                 continue;
             }
             let fresh = self.written.insert(fingerprint(path, data));
-            self.checks.hold(Id::C8, fresh, || {
+            self.checks.check(Id::C8, fresh, || {
                 let what = format!("the data of {attempt} was written before");
                 vec![what, format!("transaction: {txn}")]
             })?;

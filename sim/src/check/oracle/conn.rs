@@ -1,7 +1,7 @@
 //! One client connection as its client sees it: requests and replies.
 //!
 //! Owns the queue of unanswered requests and how many of them the server has executed. Must not
-//! judge.
+//! check anything.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -30,7 +30,7 @@ pub(super) enum Phase {
     Open,
     /// The server has sent its last reply.
     Over,
-    /// The first frame was no connect request: nothing here is judged.
+    /// The first frame was no connect request: nothing here is checked.
     Opaque,
 }
 

@@ -1,6 +1,6 @@
 //! The first node, by path, at which two trees with different digests differ: in data, stat or ACL.
 //!
-//! Owns the copy of a tree for that. Must not judge: the digests decide.
+//! Owns the copy of a tree for that. Must not check anything: the digests decide.
 
 use std::collections::BTreeMap;
 

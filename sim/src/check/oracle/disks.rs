@@ -126,7 +126,7 @@ impl Ledger {
         self.renewed = true;
         let end = self.epochs.initial(epoch).map(Path::end);
         let has_quorum = end.is_some_and(|end| self.has_evidence(epoch, end));
-        checks.hold(Id::Z1, has_quorum, || {
+        checks.check(Id::Z1, has_quorum, || {
             let what = format!(
                 "server {id} keeps the voters of epoch {epoch}, begun after {}",
                 maybe(end)
@@ -187,16 +187,16 @@ impl Ledger {
         self.keeps_epochs(checks, disk)?;
         if self.is_alone() {
             let is_kept = |zxid: Zxid| self.committed.at_or_before(zxid) <= last;
-            checks.hold(Id::C7, is_kept(acknowledged), || {
+            checks.check(Id::C7, is_kept(acknowledged), || {
                 vec![format!(
                     "server {id} recovers {last}; writes up to {acknowledged} are acknowledged"
                 )]
             })?;
             let answered = self.servers.get(&id).map_or(Zxid::ZERO, |server| server.answered);
-            checks.hold(Id::Z17, is_kept(answered), || {
+            checks.check(Id::Z17, is_kept(answered), || {
                 vec![format!("server {id} recovers {last}; it has named {answered} to a client")]
             })?;
-            checks.hold(Id::Z12, is_kept(self.committed.end()), || {
+            checks.check(Id::Z12, is_kept(self.committed.end()), || {
                 let tip = self.committed.end();
                 vec![format!("server {id} recovers {last}; {tip} was committed")]
             })?;
@@ -231,7 +231,7 @@ impl Ledger {
         }
         if let Some(held) = server.mirror.explain(state, last, &self.committed) {
             for id in [Id::Z12, Id::Z17, Id::Z18, Id::T2] {
-                checks.hold(id, true, Vec::new)?;
+                checks.check(id, true, Vec::new)?;
             }
             return Ok(Some(held));
         }
@@ -261,7 +261,7 @@ impl Ledger {
             && accepted >= server.accepted
             && current >= server.current
             && accepted >= last.epoch();
-        checks.hold(Id::Z14, holds, || {
+        checks.check(Id::Z14, holds, || {
             vec![format!(
                 "server {id} has on disk: accepted {accepted}, current {current}, last {last}; \
                  before: accepted {}, current {}",
@@ -292,7 +292,7 @@ impl Ledger {
                 continue;
             }
             let right = model.digest_at(zxid);
-            checks.hold(Id::T2, digest == right, || {
+            checks.check(Id::T2, digest == right, || {
                 let mut evidence = vec![format!(
                     "the disk of server {server} holds {digest:#x} at {zxid}; the model {right:#x}"
                 )];

@@ -67,7 +67,7 @@ impl Oracles {
             }
             let clean = response.timeout_ms == 0 && response.password == [0; 16];
             self.checks
-                .hold(Id::S6, clean, || vec![format!("{who}: refused with {response:?}")])?;
+                .check(Id::S6, clean, || vec![format!("{who}: refused with {response:?}")])?;
             if self.is_password(&hello) {
                 self.is_over(id, hello.session, alive)?;
                 self.is_not_refused(id, hello.session, asked)?;
@@ -98,7 +98,7 @@ impl Oracles {
         who: Who,
     ) -> Verdict {
         let right = hello.read_only.map(|_| false);
-        self.checks.hold(Id::C12, response.read_only == right, || {
+        self.checks.check(Id::C12, response.read_only == right, || {
             let (found, asked) = (response.read_only, hello.read_only);
             vec![format!("{who}: readOnly is {found:?} where {asked:?} was asked for")]
         })
@@ -110,7 +110,7 @@ impl Oracles {
     /// even if it has been upgraded since.
     fn is_over(&mut self, id: ConnId, session: SessionId, was_alive: bool) -> Verdict {
         let (who, lives) = (self.who(id), was_alive && self.model.is_alive(session));
-        self.checks.hold(Id::S2, !lives, || {
+        self.checks.check(Id::S2, !lives, || {
             vec![format!("{who}: refused session {session}, which was alive all the time")]
         })
     }
@@ -119,18 +119,18 @@ impl Oracles {
     fn is_made_for(&mut self, id: ConnId, response: &ConnectResponse, who: Who) -> Verdict {
         let session = response.session;
         let made = self.model.session(session);
-        self.checks.hold(Id::S6, made.is_some(), || {
+        self.checks.check(Id::S6, made.is_some(), || {
             vec![format!("{who}: got the session {session}, whose creation is not committed")]
         })?;
         let conn = self.conns.get_mut(&id).expect("has a phase");
         let attached = self.sessions.get(&session).and_then(|view| view.attached);
         let mine = conn.session == SessionId(0) || conn.session == session;
-        self.checks.hold(Id::S4, mine && attached.is_none(), || {
+        self.checks.check(Id::S4, mine && attached.is_none(), || {
             vec![made_for_another(who, session, attached)]
         })?;
         conn.session = session;
         let timeout_ms = made.map(|made| made.timeout_ms);
-        self.checks.hold(Id::S6, timeout_ms == u32::try_from(response.timeout_ms).ok(), || {
+        self.checks.check(Id::S6, timeout_ms == u32::try_from(response.timeout_ms).ok(), || {
             vec![format!("{who}: timeout {} ms, not {timeout_ms:?}", response.timeout_ms)]
         })
     }
@@ -146,11 +146,11 @@ impl Oracles {
         who: Who,
     ) -> Verdict {
         let session = hello.session;
-        self.checks.hold(Id::S6, response.session == session, || {
+        self.checks.check(Id::S6, response.session == session, || {
             vec![format!("{who}: asked for {session} and got {}", response.session)]
         })?;
         let right = self.is_password(hello);
-        self.checks.hold(Id::S4, right, || {
+        self.checks.check(Id::S4, right, || {
             vec![format!("{who}: accepted with the password {:?}", hello.password)]
         })?;
         let known = self.model.session(session);
@@ -158,7 +158,7 @@ impl Oracles {
         let alive = known.is_some() && ended.is_none_or(|proposed| asked < proposed);
         let server = self.conns[&who.id].server;
         let alive = alive || self.locals.was_of_since(session, server, asked);
-        self.checks.hold(Id::S6, alive, || {
+        self.checks.check(Id::S6, alive, || {
             vec![format!("{who}: accepted, and the session is not alive: {known:?}")]
         })
     }
@@ -174,13 +174,13 @@ impl Oracles {
     fn is_given_its_password(&mut self, response: &ConnectResponse, who: Who) -> Verdict {
         let (session, password) = (response.session, response.password);
         let computed = zookeeper_password(session);
-        self.checks.hold(Id::S4, password != computed, || {
+        self.checks.check(Id::S4, password != computed, || {
             vec![format!("{who}: got a password that follows from the id: {password:?}")]
         })?;
         let owner = *self.passwords.entry(password).or_insert(session);
         let view = self.sessions.entry(session).or_default();
         let given = *view.password.get_or_insert(password);
-        self.checks.hold(Id::S4, given == password && owner == session, || {
+        self.checks.check(Id::S4, given == password && owner == session, || {
             vec![format!(
                 "{who}: got the password {password:?}; {given:?} is the one of session {session}, \
                  and session {owner} has \
@@ -200,7 +200,7 @@ impl Oracles {
         let granted_ms = self.model.rules().timeouts.granted_ms(server, hello.timeout_ms);
         let answered_ms = u32::try_from(response.timeout_ms).ok();
         let right = granted_ms.is_none() || granted_ms == answered_ms;
-        self.checks.hold(Id::S6, right, || {
+        self.checks.check(Id::S6, right, || {
             let (asked, got) = (hello.timeout_ms, response.timeout_ms);
             vec![format!(
                 "{who}: asked for a timeout of {asked} ms, was granted {got} ms, and server \
@@ -219,7 +219,7 @@ impl Oracles {
             epoch if epoch.counter() == 0 => self.model.at_or_before(epoch),
             seen => seen,
         };
-        self.checks.hold(Id::C6, seen <= applied, || {
+        self.checks.check(Id::C6, seen <= applied, || {
             vec![format!("{who}: accepted, has seen {seen}; the server has applied {applied}")]
         })
     }
@@ -278,7 +278,7 @@ impl Oracles {
         let knows = conn.knows && conn.phase == Phase::Open;
         let strange = conn.resend(watches).filter(|_| knows);
         let promise = strange.as_ref().map_or(Id::W6, |(promise, _)| *promise);
-        self.checks.hold(promise, strange.is_none(), || {
+        self.checks.check(promise, strange.is_none(), || {
             let (_, watch) = strange.expect("does not hold");
             vec![format!("{id} sets {watch}")]
         })
@@ -361,7 +361,7 @@ impl Oracles {
     fn shows_who_it_is(&mut self, id: ConnId, request: &Request) -> Verdict {
         let conn = &self.conns[&id];
         let shown = conn.phase != Phase::Open || conn.unshown.is_empty();
-        self.checks.hold(Id::C13, shown, || {
+        self.checks.check(Id::C13, shown, || {
             let unshown: Vec<&str> = conn.unshown.iter().map(|(scheme, _)| &scheme[..]).collect();
             vec![format!("{id}: {request} comes before auth with {unshown:?}")]
         })
@@ -372,7 +372,7 @@ impl Oracles {
     fn holds_its_watches(&mut self, id: ConnId, request: &Request) -> Verdict {
         let conn = &self.conns[&id];
         let kept = conn.phase != Phase::Open || conn.held.is_empty();
-        self.checks.hold(Id::W2, kept, || {
+        self.checks.check(Id::W2, kept, || {
             vec![format!("{id}: {request} comes before setWatches for {:?}", conn.held)]
         })
     }

@@ -249,7 +249,7 @@ impl Oracles {
         self.heard.unread = sessions.filter(of_all).collect();
     }
 
-    /// Judges the sessions that a follower reports to its leader.
+    /// Checks the sessions that a follower reports to its leader.
     pub(super) fn relays(&mut self, id: ServerId, commands: &[PeerCommand]) -> Verdict {
         for command in commands {
             let PeerCommand::Send(_, message) = command else {
@@ -274,7 +274,7 @@ impl Oracles {
         for session in std::mem::take(&mut self.heard.unread) {
             let told = |session| touched.iter().any(|(told, _)| *told == session);
             let tells = told(session) || !self.model.is_alive(session);
-            self.checks.hold(Id::S3, tells, || {
+            self.checks.check(Id::S3, tells, || {
                 vec![format!(
                     "server {id} reads no clients, and does not tell its leader of session \
                      {session}, which is connected; it \
@@ -288,7 +288,7 @@ impl Oracles {
                 continue;
             }
             let tells = touched.iter().any(|(told, _)| *told == session);
-            self.checks.hold(Id::S3, tells, || {
+            self.checks.check(Id::S3, tells, || {
                 vec![format!(
                     "server {id} has answered session {session} on {conn}, and does not tell its \
                      leader; it tells {touched:?}"
@@ -328,7 +328,7 @@ impl Oracles {
             let gone = self.lapsed.len() - self.lapsed.partition_point(|at| *at < due);
             let count = count.saturating_add(u32::try_from(gone).unwrap_or(u32::MAX));
             let turn = Duration::from_millis(tree.container_check_ms) + pace.saturating_mul(count);
-            self.checks.hold(Id::T10, waits <= turn * 4 + CONTAINER_SLACK, || {
+            self.checks.check(Id::T10, waits <= turn * 4 + CONTAINER_SLACK, || {
                 vec![format!(
                     "{path} has been there for {waits:?} longer than it may; a round takes {turn:?}"
                 )]
@@ -354,7 +354,7 @@ impl Oracles {
             let known = self.model.session(session).map_or(0, |session| session.timeout_ms);
             let granted = view.map_or(0, SessionView::longest_ms);
             let timeout = Duration::from_millis(known.max(granted).into());
-            self.checks.hold(Id::S7, silent <= timeout * 5 / 4 + ORPHAN_SLACK, || {
+            self.checks.check(Id::S7, silent <= timeout * 5 / 4 + ORPHAN_SLACK, || {
                 vec![format!(
                     "session {session} is alive; nobody has held it for {silent:?}, and its \
                      timeout is {timeout:?}"

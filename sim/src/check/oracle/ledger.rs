@@ -2,7 +2,7 @@
 //!
 //! Owns the table of epochs with every proposal, the committed history, and the progress of each
 //! server. Must not decode transactions: `commit` compares them with the model. Commands to disks
-//! are judged in `logs`, disk contents in `disks`, messages between servers in `talk`.
+//! are checked in `logs`, disk contents in `disks`, messages between servers in `talk`.
 //!
 //! A leader's committed zxid makes a transaction committed, and needs evidence: a majority of
 //! voters that hold the transaction durably and have taken over the history of the leader's own
@@ -274,7 +274,7 @@ impl Ledger {
             return Ok(());
         }
         let since = (*server.forsaken_since.get_or_insert(now)).max(awake);
-        checks.hold(Id::Z24, now.since(since) <= FORSAKEN, || {
+        checks.check(Id::Z24, now.since(since) <= FORSAKEN, || {
             let followers = status.synced_followers;
             let needed = voters / 2;
             vec![format!(
@@ -296,7 +296,7 @@ impl Ledger {
     ) -> Verdict {
         let initial = self.epochs.initial(epoch);
         let held = initial.is_some_and(|initial| path.contains(initial.end()));
-        checks.hold(Id::Z18, held, || {
+        checks.check(Id::Z18, held, || {
             let (end, initial) = (path.end(), initial.map(Path::end));
             vec![format!(
                 "server {id} {does} epoch {epoch} behind {end}; the epoch began with {}",
@@ -318,7 +318,7 @@ impl Ledger {
         let view = self.epochs.of_mut(epoch);
         let begun = view.begun.get_or_insert(Begun { leader: id, initial, at });
         let (leader, since) = (begun.leader, begun.at);
-        checks.hold(Id::Z1, leader == id, || {
+        checks.check(Id::Z1, leader == id, || {
             vec![format!(
                 "server {id} begins epoch {epoch}, which server {leader} began at {since}"
             )]
@@ -339,7 +339,7 @@ impl Ledger {
         let view = self.epochs.of(epoch);
         if view.is_some_and(|view| view.established.is_some()) {
             let leader = view.and_then(|view| view.begun.as_ref()).map(|begun| begun.leader);
-            return checks.hold(Id::Z1, leader == Some(id), || {
+            return checks.check(Id::Z1, leader == Some(id), || {
                 vec![format!(
                     "server {id} serves in epoch {epoch}; its leader is {}",
                     maybe(leader)
@@ -349,14 +349,14 @@ impl Ledger {
         let initial = self.epochs.initial(epoch).cloned();
         let end = initial.as_ref().map(Path::end);
         let has_quorum = end.is_some_and(|end| self.has_evidence(epoch, end));
-        checks.hold(Id::Z1, has_quorum, || {
+        checks.check(Id::Z1, has_quorum, || {
             let mut evidence =
                 vec![format!("server {id} serves in epoch {epoch}, begun after {}", maybe(end))];
             evidence.extend(self.evidence(epoch));
             evidence
         })?;
         let named = |id| self.servers.get(&id).is_some_and(|server| server.named.contains(&epoch));
-        checks.hold(Id::Z1, self.voters.most(named), || {
+        checks.check(Id::Z1, self.voters.most(named), || {
             let lists = self.servers.iter();
             let lists = lists.map(|(id, server)| (id, &server.mirror.durable().state.voters));
             let lists = lists.map(|(id, voters)| format!("server {id} keeps {voters:?}"));
@@ -365,7 +365,7 @@ impl Ledger {
         })?;
         let initial = initial.expect("held");
         let committed = self.committed.before_epoch(epoch);
-        checks.hold(Id::Z11, initial.contains(committed), || {
+        checks.check(Id::Z11, initial.contains(committed), || {
             vec![format!(
                 "server {id} leads epoch {epoch} with a history up to {}; it lacks {committed}, \
                  which is committed",
@@ -375,7 +375,7 @@ impl Ledger {
         for (other, theirs) in self.epochs.established(epoch) {
             let (shorter, longer) =
                 if other < epoch { (theirs, &initial) } else { (&initial, theirs) };
-            checks.hold(Id::Z8, longer.contains(shorter.end()), || {
+            checks.check(Id::Z8, longer.contains(shorter.end()), || {
                 vec![format!(
                     "epoch {epoch} began after {}, and epoch {other} after {}",
                     initial.end(),
@@ -410,7 +410,7 @@ impl Ledger {
         self.servers.iter().map(one).collect()
     }
 
-    /// Judges the committed zxid of the server's status. Returns it if it extends the committed
+    /// Checks the committed zxid of the server's status. Returns it if it extends the committed
     /// history.
     pub(super) fn claims(
         &mut self,
@@ -429,29 +429,29 @@ impl Ledger {
             let late = server.acts_as_leader() && zxid.epoch() < tip.epoch();
             let kind = if late { Id::Z6 } else { Id::Z3 };
             return checks
-                .hold(kind, self.committed.at_or_before(zxid) == zxid || zxid.counter() == 0, || {
+                .check(kind, self.committed.at_or_before(zxid) == zxid || zxid.counter() == 0, || {
                     vec![format!(
                         "server {id} takes {zxid} as committed; the history up to {tip} lacks it"
                     )]
                 })
                 .map(|()| None);
         }
-        checks.hold(Id::Z13, server.acts_as_leader(), || {
+        checks.check(Id::Z13, server.acts_as_leader(), || {
             vec![format!(
                 "server {id}, which does not lead, takes {zxid} as committed, and no leader \
                  anything beyond {tip}"
             )]
         })?;
-        checks.hold(Id::Z2, server.path().contains(zxid), || {
+        checks.check(Id::Z2, server.path().contains(zxid), || {
             vec![format!("server {id} commits {zxid}, which is not in its log")]
         })?;
         let epoch = server.mirror.issued().state.current_epoch;
-        checks.hold(Id::Z13, self.has_evidence(epoch, zxid), || {
+        checks.check(Id::Z13, self.has_evidence(epoch, zxid), || {
             let mut evidence = vec![format!("server {id} commits {zxid} as leader of {epoch}")];
             evidence.extend(self.evidence(epoch));
             evidence
         })?;
-        checks.hold(Id::Z3, server.path().contains(tip), || {
+        checks.check(Id::Z3, server.path().contains(tip), || {
             vec![format!(
                 "server {id} commits {zxid}, and its log leaves the committed history after {}, \
                  which has reached {tip}",
@@ -472,7 +472,7 @@ impl Ledger {
         let mut chain = Vec::new();
         for next in self.servers[&id].path().between(self.committed.end(), zxid) {
             let proposal = self.epochs.proposal(next);
-            checks.hold(Id::Z2, proposal.is_some(), || {
+            checks.check(Id::Z2, proposal.is_some(), || {
                 vec![format!("{next} is taken as committed, and nobody has proposed it")]
             })?;
             let proposal = proposal.expect("held");
@@ -488,18 +488,18 @@ impl Ledger {
         let committed = &self.committed;
         let server = self.servers.entry(id).or_default();
         let before = server.applied;
-        checks.hold(Id::Z4, before.is_none_or(|before| before < zxid), || {
+        checks.check(Id::Z4, before.is_none_or(|before| before < zxid), || {
             vec![format!("server {id} applies {zxid} after {}", maybe(before))]
         })?;
-        checks.hold(Id::Z13, zxid <= committed.end(), || {
+        checks.check(Id::Z13, zxid <= committed.end(), || {
             vec![format!("server {id} applies {zxid}, and leaders have only {}", committed.end())]
         })?;
-        checks.hold(Id::Z3, committed.contains(zxid), || {
+        checks.check(Id::Z3, committed.contains(zxid), || {
             vec![format!("server {id} applies {zxid}, which is not in the committed history")]
         })?;
         let end = server.path().end();
         let jump = server.jump.take_if(|jump| *jump == zxid);
-        checks.hold(Id::Z2, jump.is_some() || server.path().contains(zxid), || {
+        checks.check(Id::Z2, jump.is_some() || server.path().contains(zxid), || {
             vec![format!(
                 "server {id} applies {zxid}, and it is not in its log, which ends at {end}"
             )]
@@ -509,14 +509,14 @@ impl Ledger {
             let next = committed.between(before, zxid).first().copied();
             let kind =
                 if next.is_some_and(|next| next.epoch() < zxid.epoch()) { Id::Z9 } else { Id::Z5 };
-            checks.hold(kind, next == Some(zxid), || {
+            checks.check(kind, next == Some(zxid), || {
                 vec![format!(
                     "server {id} applies {zxid} after {before}; next in the history is {}",
                     maybe(next)
                 )]
             })?;
         }
-        checks.hold(Id::Z9, true, Vec::new)?;
+        checks.check(Id::Z9, true, Vec::new)?;
         server.applied = Some(zxid);
         Ok(())
     }
@@ -538,7 +538,7 @@ impl Ledger {
             && durable <= appended;
         let server = &self.servers[&id];
         let halfway = server.mirror.issued().state.damaged || server.jump.is_some();
-        checks.hold(Id::Z20, ordered || halfway || status.halted.is_some(), || {
+        checks.check(Id::Z20, ordered || halfway || status.halted.is_some(), || {
             vec![format!(
                 "server {id}: snapshot {snapshot}, applied {applied}, committed {committed}, \
                  durable {durable}, appended {appended}"

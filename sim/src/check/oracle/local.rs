@@ -134,12 +134,12 @@ impl Oracles {
             let rules = &self.model.rules().local;
             let allowed = self.locals.are_begun_by(id, rules);
             let upgrades = self.locals.are_upgraded_by(id, rules);
-            self.checks.hold(Id::S8, allowed, || {
+            self.checks.check(Id::S8, allowed, || {
                 vec![format!("server {id} keeps session {session} to itself, and may keep none")]
             })?;
             let fresh =
                 !self.locals.known.contains_key(session) && self.model.session(*session).is_none();
-            self.checks.hold(Id::S4, fresh, || {
+            self.checks.check(Id::S4, fresh, || {
                 vec![format!("server {id} begins session {session}, which there was before")]
             })?;
             let local = Local { server: id, came: order, left: None, conn: None, upgrades };
@@ -158,7 +158,7 @@ impl Oracles {
         let applied = ledger.applied_by(id);
         for session in locals.lists.get(&id).into_iter().flatten() {
             let known = model.session(*session).filter(|known| Some(known.created) <= applied);
-            checks.hold(Id::S8, known.is_none(), || {
+            checks.check(Id::S8, known.is_none(), || {
                 vec![format!(
                     "server {id} has applied up to {applied:?} and keeps session {session} to \
                      itself, which is everybody's: {known:?}"
@@ -185,7 +185,7 @@ impl Oracles {
         let timeout_ms = view.map_or(0, |view| view.timeouts.least(true));
         let timeout = Duration::from_millis(timeout_ms.into());
         let silent = self.silence_of(session, id, self.now);
-        self.checks.hold(Id::S3, silent >= timeout * 7 / 8, || {
+        self.checks.check(Id::S3, silent >= timeout * 7 / 8, || {
             vec![format!(
                 "server {id} ends session {session}, which only it knows: silent for {silent:?}, \
                  and its timeout is {timeout:?}"
@@ -202,7 +202,7 @@ impl Oracles {
             && awake <= self.now
             && awake.since(stood) > longest * 9 / 8;
         let listened = self.now.since(awake);
-        self.checks.hold(Id::S3, !deaf || listened >= timeout * 7 / 8, || {
+        self.checks.check(Id::S3, !deaf || listened >= timeout * 7 / 8, || {
             let still = awake.since(stood);
             vec![format!(
                 "server {id} ends session {session}, which only it knows: it stood still for \
@@ -244,13 +244,13 @@ impl Oracles {
             self.locals.passes_by(session, brief);
         }
         let known = self.locals.was_of(session, server);
-        self.checks.hold(Id::S6, known, || {
+        self.checks.check(Id::S6, known, || {
             vec![format!("{who}: got the session {session}, which its server does not have")]
         })?;
         let attached = self.sessions.get(&session).and_then(|view| view.attached);
         let first = before == SessionId(0) || before == session;
         let mine = first && self.locals.is_made_for(session, server, id) && attached.is_none();
-        self.checks.hold(Id::S4, mine, || vec![made_for_another(who, session, attached)])?;
+        self.checks.check(Id::S4, mine, || vec![made_for_another(who, session, attached)])?;
         self.conns.get_mut(&id).expect("has a phase").session = session;
         Ok(())
     }
@@ -272,7 +272,7 @@ impl Oracles {
         let (server, who) = (self.conns[&id].server, self.who(id));
         let had = self.locals.is_of_since(session, server, asked);
         let upgraded = self.model.session(session).is_some();
-        self.checks.hold(Id::S2, !had || upgraded, || {
+        self.checks.check(Id::S2, !had || upgraded, || {
             vec![format!("{who}: refused session {session}, which is its server's and alive")]
         })
     }
@@ -288,7 +288,7 @@ impl Oracles {
         let may = self.locals.is_upgraded(session);
         let own = self.locals.was_of(session, server);
         let wanted = self.asked_by(session, server).any(creates_ephemeral);
-        self.checks.hold(Id::S8, may && own && wanted, || {
+        self.checks.check(Id::S8, may && own && wanted, || {
             let what = format!(
                 "an upgrade for server {server} (is it told to: {may}, is the session its own: \
                  {own}, does a request need it: {wanted})"
@@ -305,11 +305,11 @@ impl Oracles {
         (request, op): (&Request, &TxnOp),
         who: Who,
     ) -> Verdict {
-        self.checks.hold(Id::S8, !owns(op), || {
+        self.checks.check(Id::S8, !owns(op), || {
             vec![format!("{who}: {request} became {op}, and the session is not everybody's")]
         })?;
         let late = self.locals.is_upgraded(session) && creates_ephemeral(request);
-        self.checks.hold(Id::S8, !late, || {
+        self.checks.check(Id::S8, !late, || {
             vec![format!("{who}: {request} was decided, and the session is not upgraded")]
         })
     }
@@ -335,7 +335,7 @@ impl Oracles {
             let granted = view.map_or(0, SessionView::longest_ms);
             let timeout = Duration::from_millis(granted.into());
             // If the handshake was never answered, the granted timeout is not known.
-            self.checks.hold(Id::S7, granted == 0 || silent <= timeout * 5 / 4 + ORPHAN_SLACK, || {
+            self.checks.check(Id::S7, granted == 0 || silent <= timeout * 5 / 4 + ORPHAN_SLACK, || {
                 vec![format!(
                     "server {id} keeps session {session}; nobody has held it for {silent:?}, and \
                      its timeout is {timeout:?}"

@@ -1,7 +1,7 @@
 //! Commands of servers to their disks: appends as leader or learner, truncations, snapshots and
 //! state files.
 //!
-//! Owns the judgement of each command when it is given. Must not wait for the disk: `disks` judges
+//! Owns the check of each command when it is given. Must not wait for the disk: `disks` checks
 //! whether the disk carries the command out.
 
 use zabkeeper_core::store::{DiskCommand, DurableState, Entry};
@@ -15,7 +15,7 @@ use super::mirror::Order;
 use super::words::{kept, maybe};
 
 impl Ledger {
-    /// Judges the commands of a step, in order.
+    /// Checks the commands of a step, in order.
     pub(super) fn commanded(
         &mut self,
         checks: &mut Checks,
@@ -71,7 +71,7 @@ impl Ledger {
     ) -> Verdict {
         let (zxid, epoch) = (entry.zxid, entry.zxid.epoch());
         let earlier = self.epochs.proposal(zxid);
-        checks.hold(Id::Z15, earlier.is_none(), || {
+        checks.check(Id::Z15, earlier.is_none(), || {
             let same = earlier.is_some_and(|proposal| proposal.bytes == entry.bytes);
             let bytes = if same { "the same bytes" } else { "other bytes" };
             vec![format!("server {id} proposes {zxid}, which was dealt before with {bytes}")]
@@ -79,16 +79,16 @@ impl Ledger {
         self.is_heard_last(checks, id, zxid)?;
         let begun = self.epochs.of(epoch).and_then(|view| view.begun.as_ref());
         let leader = begun.map(|begun| begun.leader);
-        checks.hold(Id::Z1, leader == Some(id), || {
+        checks.check(Id::Z1, leader == Some(id), || {
             vec![format!("server {id} proposes {zxid}; who leads epoch {epoch}: {}", maybe(leader))]
         })?;
         let server = &self.servers[&id];
         let end = server.path().end();
-        checks.hold(Id::Z5, server.path().may_follow(zxid), || {
+        checks.check(Id::Z5, server.path().may_follow(zxid), || {
             vec![format!("server {id} proposes {zxid} after {end}")]
         })?;
         let committed = self.committed.before_epoch(epoch);
-        checks.hold(Id::Z7, zxid.counter() > 1 || server.path().contains(committed), || {
+        checks.check(Id::Z7, zxid.counter() > 1 || server.path().contains(committed), || {
             vec![format!("server {id} proposes {zxid} after {end}, and lacks {committed}")]
         })?;
         let view = self.epochs.of(epoch).expect("it has a leader");
@@ -103,24 +103,24 @@ impl Ledger {
     fn logs(&mut self, checks: &mut Checks, id: ServerId, entry: &Entry) -> Verdict {
         let zxid = entry.zxid;
         let proposal = self.epochs.proposal(zxid);
-        checks.hold(Id::Z2, proposal.is_some(), || {
+        checks.check(Id::Z2, proposal.is_some(), || {
             vec![format!("server {id} logs {zxid}, and nobody has proposed it")]
         })?;
         let kind = if self.committed.contains(zxid) { Id::Z12 } else { Id::Z2 };
         let same = proposal.is_some_and(|proposal| proposal.bytes == entry.bytes);
-        checks.hold(kind, same, || {
+        checks.check(kind, same, || {
             vec![format!("server {id} logs {zxid} with other bytes than were proposed")]
         })?;
         let server = &self.servers[&id];
         let path = server.path();
         let end = path.end();
         self.is_present(checks, id, || format!("logs {zxid}"))?;
-        checks.hold(Id::Z5, path.may_follow(zxid), || {
+        checks.check(Id::Z5, path.may_follow(zxid), || {
             vec![format!("server {id} logs {zxid} after {end}")]
         })?;
         let initial = self.epochs.initial(zxid.epoch()).map(Path::end);
         let follows = zxid.counter() > 1 || initial == Some(end);
-        checks.hold(Id::Z10, follows, || {
+        checks.check(Id::Z10, follows, || {
             vec![format!(
                 "server {id} logs {zxid} after {end}; epoch {} began after {}, and all its \
                  followers with it",
@@ -145,7 +145,7 @@ impl Ledger {
         let promised = server.mirror.issued().state.accepted_epoch;
         let link = server.links.get(&cause);
         let epoch = link.and_then(|link| link.epoch);
-        checks.hold(Id::Z23, epoch == Some(promised), || {
+        checks.check(Id::Z23, epoch == Some(promised), || {
             vec![format!(
                 "server {id} {} on a message of {cause}, which names epoch {}; it has promised \
                  epoch {promised}",
@@ -164,7 +164,7 @@ impl Ledger {
             let mut others = server.links.values().filter(|link| link.peer == older.peer);
             others.any(|newer| newer.comes && newer.since > older.since)
         });
-        checks.hold(Id::Z23, !replaced, || {
+        checks.check(Id::Z23, !replaced, || {
             let peer = maybe(cause.map(|link| link.peer));
             vec![format!(
                 "server {id} proposes {zxid} on a message of server {peer}, which has come again \
@@ -181,15 +181,15 @@ impl Ledger {
         let kept = path.at_or_before(to);
         let lost = path.between(kept, path.end()).first().copied();
         let lost = lost.filter(|lost| self.committed.contains(*lost));
-        checks.hold(Id::Z19, lost.is_none(), || {
+        checks.check(Id::Z19, lost.is_none(), || {
             vec![format!("server {id} cuts its log to {to}, and {} is committed", maybe(lost))]
         })?;
         let applied = server.applied.unwrap_or(Zxid::ZERO);
-        checks.hold(Id::Z19, applied <= kept, || {
+        checks.check(Id::Z19, applied <= kept, || {
             vec![format!("server {id} cuts its log to {to}, and has applied {applied}")]
         })?;
         let snapshot = server.mirror.issued().state.snapshot;
-        checks.hold(Id::Z19, snapshot <= kept, || {
+        checks.check(Id::Z19, snapshot <= kept, || {
             vec![format!("server {id} cuts its log to {to}, and keeps the snapshot {snapshot}")]
         })
     }
@@ -204,7 +204,7 @@ impl Ledger {
     ) -> Verdict {
         let path = self.history_of(checks, id, snapshot)?;
         let sent = self.servers[&id].links.values().any(|link| link.snapshot == Some(snapshot));
-        checks.hold(Id::Z23, sent, || {
+        checks.check(Id::Z23, sent, || {
             vec![format!(
                 "server {id} takes over the snapshot of {snapshot}, and nobody at the other end of \
                  its links has sent it"
@@ -223,7 +223,7 @@ impl Ledger {
         id: ServerId,
         snapshot: Zxid,
     ) -> Result<Path, Broken> {
-        checks.hold(Id::Z3, self.committed.contains(snapshot), || {
+        checks.check(Id::Z3, self.committed.contains(snapshot), || {
             vec![format!("server {id} takes over a snapshot of {snapshot}, which is not committed")]
         })?;
         let mut path = self.committed.clone();
@@ -244,7 +244,7 @@ impl Ledger {
         self.history_of(checks, id, snapshot).map(Some)
     }
 
-    /// Judges a new state file.
+    /// Checks a new state file.
     fn saves(
         &mut self,
         checks: &mut Checks,
@@ -257,7 +257,7 @@ impl Ledger {
         let (accepted, epoch) = (state.accepted_epoch, state.current_epoch);
         let rises =
             accepted >= before.accepted_epoch && epoch >= before.current_epoch && accepted >= epoch;
-        checks.hold(Id::Z14, rises, || {
+        checks.check(Id::Z14, rises, || {
             vec![format!("server {id} is to store: {}; over: {}", kept(state), kept(before))]
         })?;
         if epoch == before.current_epoch {

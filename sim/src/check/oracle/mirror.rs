@@ -1,8 +1,8 @@
 //! The expected contents of one server's disk: what was commanded, and what the disk worker has
 //! confirmed.
 //!
-//! Owns the unconfirmed commands of the log lane. Must not judge: it only says which disk contents
-//! are possible.
+//! Owns the unconfirmed commands of the log lane. Must not check anything: it only says which disk
+//! contents are possible.
 //!
 //! The worker runs commands in order, and a crash may come between any two of them, so a disk holds
 //! all confirmed commands and then a prefix of the unconfirmed ones. Appends may reach the disk

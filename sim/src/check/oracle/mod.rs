@@ -1,4 +1,4 @@
-//! The oracles: checks of every property that can be judged from outside, while the run goes on.
+//! The oracles: checks of every property that can be checked from outside, while the run goes on.
 //!
 //! Owns [`Oracles`], which consumes the world's observations and fails at the first violated
 //! property. Must not influence the world, and must not trust what servers or the client library
@@ -8,7 +8,7 @@
 //! the only outcome that the reference model ([`crate::check::model`]) allows for its request; a
 //! reply is compared with the model at its zxid. So no check has to search through histories.
 //!
-//! | file | judges | oracles |
+//! | file | checks | oracles |
 //! | --- | --- | --- |
 //! | `mod` | server trees, and the audit | T1 S2 C7 |
 //! | `ledger` | commits, applies and roles | Z1 Z2 Z3 Z4 Z5 Z6 Z8 Z9 Z11 Z13 Z18 Z20 Z24 |
@@ -217,7 +217,7 @@ impl Oracles {
     }
 
     /// Clients are not those of the client library: the watches that they claim to hold are not
-    /// judged.
+    /// checked.
     #[must_use]
     pub fn with_strangers(mut self) -> Oracles {
         self.strangers = true;
@@ -229,14 +229,14 @@ impl Oracles {
         self.checks.mute(name);
     }
 
-    /// Judges the next observation.
+    /// Checks the next observation.
     ///
     /// # Errors
     /// A property is violated. The caller must not observe anything more.
     pub fn observe(&mut self, seen: &Observed<'_>) -> Result<(), Violation> {
         self.order += 1;
         self.now = seen.at;
-        self.judge(&seen.what).map_err(|fault| fault.at(seen.at))
+        self.check(&seen.what).map_err(|fault| fault.at(seen.at))
     }
 
     /// Runs the checks that need the end of the run.
@@ -267,7 +267,7 @@ impl Oracles {
         self.checks.counts()
     }
 
-    fn judge(&mut self, what: &Observation<'_>) -> Verdict {
+    fn check(&mut self, what: &Observation<'_>) -> Verdict {
         match what {
             Observation::ConnOpened { client, conn, server } => {
                 let rules = self.model.rules();
@@ -331,8 +331,8 @@ impl Oracles {
             Observation::Waits { server, conn, wait } => {
                 let times = (self.now, self.awake_with(*server));
                 let bound = self.model.rules().answer_within;
-                let judged = (&mut self.checks, &self.ledger);
-                self.pace.answers_in_time(judged, *server, (*conn, *wait), times, bound)
+                let checked = (&mut self.checks, &self.ledger);
+                self.pace.answers_in_time(checked, *server, (*conn, *wait), times, bound)
             }
             Observation::Grown { voters } => {
                 self.ledger.grown(voters);
@@ -407,7 +407,7 @@ impl Oracles {
     /// A server has finished a step.
     fn acted(&mut self, id: ServerId, acts: &Acts<'_>) -> Verdict {
         let (checks, ledger, now) = (&mut self.checks, &mut self.ledger, self.now);
-        // Pace is judged on the old role: a leader that closes a learner's link may lose its
+        // Pace is checked on the old role: a leader that closes a learner's link may lose its
         // quorum, and its role, in the same step.
         self.pace.is_patient((checks, ledger, self.model.rules()), id, acts.peers, now)?;
         self.pace.stays((checks, ledger), id, acts.peers, acts.status)?;
@@ -473,7 +473,7 @@ impl Oracles {
         (digest, holder): (u64, Holder<'_>),
     ) -> Verdict {
         let right = self.model.digest_at(zxid);
-        self.checks.hold(Id::T1, digest == right, || {
+        self.checks.check(Id::T1, digest == right, || {
             let mut evidence =
                 vec![format!("server {server} holds {digest:#x} at {zxid}; the model {right:#x}")];
             evidence.extend(difference::first(&self.model, zxid, holder));
@@ -502,13 +502,13 @@ impl Oracles {
     ) -> Verdict {
         self.audit = Some(self.now);
         self.audited.insert(server);
-        self.checks.hold(Id::C7, self.model.at_or_before(applied) >= self.acknowledged, || {
+        self.checks.check(Id::C7, self.model.at_or_before(applied) >= self.acknowledged, || {
             let acknowledged = self.acknowledged;
             vec![format!("server {server} ends at {applied}; {acknowledged} was acknowledged")]
         })?;
         let right = self.model.sessions_at(applied);
         let found: BTreeSet<SessionId> = sessions.iter().copied().collect();
-        self.checks.hold(Id::S2, found.iter().eq(&right), || {
+        self.checks.check(Id::S2, found.iter().eq(&right), || {
             vec![format!(
                 "server {server} has the sessions {found:?} at {applied}; right: {right:?}"
             )]

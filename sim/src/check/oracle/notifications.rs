@@ -58,7 +58,7 @@ impl Notifications {
         }
     }
 
-    /// Judges the notifications that a step sends.
+    /// Checks the notifications that a step sends.
     pub(super) fn acted(
         &mut self,
         (checks, ledger): (&mut Checks, &Ledger),
@@ -90,7 +90,7 @@ impl Notifications {
             let since = round.since;
             let pauses = u32::try_from(now.since(since).as_nanos() / PAUSE.as_nanos());
             let most = (votes + 1) * (DOUBLINGS + 2) + pauses.unwrap_or(u32::MAX) + asked;
-            checks.hold(Id::L14, told <= most, || {
+            checks.check(Id::L14, told <= most, || {
                 vec![format!(
                     "server {id} has told server {to} {told} times since {since} what it votes for \
                      in round {}, which has said \

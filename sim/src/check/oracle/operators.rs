@@ -1,7 +1,7 @@
 //! A server's answers to operators, compared with the committed state at the zxid that it has
 //! applied.
 //!
-//! Owns O1. Must not judge text: drivers format it.
+//! Owns O1. Must not check text: drivers format it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ impl Oracles {
         // ZooKeeper counts the root twice, as "" and as "/".
         let right = (counts.nodes + 1, counts.ephemerals, counts.bytes, counts.sessions);
         let told = (status.nodes, status.ephemerals, status.data_bytes, status.sessions);
-        self.checks.hold(Id::O1, told == right, || {
+        self.checks.check(Id::O1, told == right, || {
             let words = |(nodes, ephemerals, bytes, sessions)| {
                 format!(
                     "{nodes} nodes, {ephemerals} of them ephemeral, {bytes} bytes, {sessions} \
@@ -49,7 +49,7 @@ impl Oracles {
         let learners = if leads { self.ledger.learners_of(id) } else { (0, 0) };
         let followers = (status.learners, status.synced_followers) == learners;
         let waiting = status.outstanding == report.unapplied;
-        self.checks.hold(Id::O1, knows && followers && waiting, || {
+        self.checks.check(Id::O1, knows && followers && waiting, || {
             let words = |(all, with_history), waiting| {
                 format!(
                     "{all} learners, {with_history} of them with its history, {waiting} \
@@ -75,7 +75,7 @@ impl Oracles {
         let leads = status.serving && matches!(status.mode, Mode::Leader | Mode::Standalone);
         let timed = sessions.iter().all(|session| leads || session.expires.is_none());
         let local = local_sessions.len() == status.local_sessions;
-        self.checks.hold(Id::O1, right && timed && local, || {
+        self.checks.check(Id::O1, right && timed && local, || {
             vec![format!(
                 "server {id} tells of the sessions {sessions:?} and {local_sessions:?} of its own; \
                  right: {alive:?}"
@@ -97,7 +97,7 @@ impl Oracles {
             && owned.iter().zip(&right).all(|((session, paths), (other, owned))| {
                 session == other && paths.iter().copied().eq(owned.iter().map(String::as_str))
             });
-        self.checks.hold(Id::O1, same, || {
+        self.checks.check(Id::O1, same, || {
             vec![format!("server {id} tells of the ephemeral nodes {owned:?}; right: {right:?}")]
         })
     }
@@ -121,7 +121,7 @@ impl Oracles {
         };
         let server = session.server_at(status.applied);
         let found = told.server == server || (leads && status.outstanding > 0);
-        self.checks.hold(Id::O1, timed && found, || {
+        self.checks.check(Id::O1, timed && found, || {
             let timeouts = self.sessions.get(&told.id).map(|view| &view.timeouts);
             let known = timeouts.map_or_else(
                 || format!("{} ms", session.timeout_ms),
@@ -151,7 +151,7 @@ impl Oracles {
         let Some(view) = view else {
             return Ok(());
         };
-        self.checks.hold(Id::O1, view.timeouts.may_be(true, told.timeout_ms), || {
+        self.checks.check(Id::O1, view.timeouts.may_be(true, told.timeout_ms), || {
             let (session, ms) = (told.id, told.timeout_ms);
             let known = view.timeouts.described(true);
             vec![format!("server {id} says of its own session {session}: {ms} ms; right: {known}")]
@@ -176,7 +176,7 @@ impl Oracles {
         let counted = (watched.connections, watched.paths, watched.watches)
             == (conns.len(), paths.len(), pairs.len());
         let held = conns.is_subset(open) && pairs.len() <= status.watches;
-        self.checks.hold(Id::O1, same && counted && held, || {
+        self.checks.check(Id::O1, same && counted && held, || {
             vec![format!(
                 "server {id} tells of {watched:?} among {} watches, and of {by_conn:?} by \
                  connection and \

@@ -95,7 +95,7 @@ impl Looking {
         let Some((leader, since)) = self.since else {
             return Ok(());
         };
-        checks.hold(Id::Z26, now.since(since.max(awake)) <= JOIN, || {
+        checks.check(Id::Z26, now.since(since.max(awake)) <= JOIN, || {
             let words = self.heard.iter().map(|(from, said)| format!("server {from}: {said}"));
             let mut lines = vec![format!(
                 "server {id} looks for a leader, and has heard since {since} that a quorum follows \
@@ -162,7 +162,7 @@ impl Outside {
             self.outrun.remove(&id);
         }
         if let Some(Outrun { by, promised, epoch, since }) = self.outrun.get(&id).copied() {
-            checks.hold(Id::Z26, now.since(since.max(awake)) <= GIVE_WAY, || {
+            checks.check(Id::Z26, now.since(since.max(awake)) <= GIVE_WAY, || {
                 vec![format!(
                     "server {id} leads epoch {epoch} on, and has heard at {since} that server {by} \
                      has promised epoch \
@@ -173,7 +173,7 @@ impl Outside {
         let before = self.looking.remove(&id);
         if status.mode != Mode::Looking || status.halted.is_some() {
             let joins = before.is_some_and(|looking| looking.since.is_some());
-            return if joins { checks.hold(Id::Z26, true, Vec::new) } else { Ok(()) };
+            return if joins { checks.check(Id::Z26, true, Vec::new) } else { Ok(()) };
         }
         let own = election
             .iter()

@@ -61,7 +61,7 @@ struct Debt {
 
 /// L13: when a server begins to serve, no handshake that arrived before waits any longer.
 pub(super) fn passes_nobody_over(checks: &mut Checks, id: ServerId, held: usize) -> Verdict {
-    checks.hold(Id::L13, held == 0, || {
+    checks.check(Id::L13, held == 0, || {
         vec![format!(
             "server {id} serves, and {held} clients that came before go on waiting for that"
         )]
@@ -195,7 +195,7 @@ impl Pace {
             let owes = debt.owes.filter(|_| debt.synced.is_some());
             let is_over = |since: Instant, limit: Duration| now.since(since) >= limit / 2;
             let is_late = owes.is_some_and(|owes| is_over(owes, rules.sync_limit));
-            checks.hold(Id::L11, is_late || is_over(since, limit), || {
+            checks.check(Id::L11, is_late || is_over(since, limit), || {
                 let peer = link.peer;
                 let took = debt.took.map_or("never".to_owned(), |at| format!("last at {at}"));
                 let owed = owes.map_or("it owes no acknowledgement".to_owned(), |owes| {
@@ -249,7 +249,7 @@ impl Pace {
         let had = |server| server == id || synced(server);
         match ledger.follows(id) {
             Some((leader, _)) => {
-                checks.hold(Id::L11, !stood(leader) || self.released.contains(&id), || {
+                checks.check(Id::L11, !stood(leader) || self.released.contains(&id), || {
                     vec![format!(
                         "server {id} serves behind server {leader}, their link stands, and it \
                          looks for a leader; server {leader} has \
@@ -258,7 +258,7 @@ impl Pace {
                 })
             }
             None if left.is_empty() => Ok(()),
-            None => checks.hold(Id::L11, !ledger.voters.most(had), || {
+            None => checks.check(Id::L11, !ledger.voters.most(had), || {
                 let who: Vec<String> = left
                     .iter()
                     .map(|link| {
@@ -298,7 +298,7 @@ impl Pace {
                 continue;
             };
             let waits = now.since(since.max(awake));
-            checks.hold(Id::L8, waits <= patience, || {
+            checks.check(Id::L8, waits <= patience, || {
                 vec![format!(
                     "server {id} leads on with {link}, which has acknowledged nothing since \
                      {since}, and was sent \
@@ -324,7 +324,7 @@ impl Pace {
             return Ok(());
         }
         let patience = begin_limit * 2 + SLACK;
-        checks.hold(Id::L8, now.since(since) <= patience, || {
+        checks.check(Id::L8, now.since(since) <= patience, || {
             vec![format!(
                 "server {id} leads since {since} and has not begun to serve; its limit is \
                  {begin_limit:?}"
@@ -350,10 +350,10 @@ impl Pace {
         };
         let long = |since: Instant| now.since(since) > bound;
         if !long(at.max(awake)) {
-            return checks.hold(Id::L8, true, Vec::new);
+            return checks.check(Id::L8, true, Vec::new);
         }
         let well = self.well_behind(ledger, id, (now, bound));
-        checks.hold(Id::L8, well.is_empty(), || {
+        checks.check(Id::L8, well.is_empty(), || {
             let well: Vec<String> = well.iter().map(|server| format!("server {server}")).collect();
             vec![format!(
                 "server {id} has proposed {zxid} at {at}, and it is not committed; {} have been \
@@ -379,7 +379,7 @@ impl Pace {
         let long = |since: Instant| now.since(since) > bound;
         let (Wait::Turn(since) | Wait::Answer(since)) = waits;
         if !long(since.max(awake)) {
-            return checks.hold(Id::L13, true, Vec::new);
+            return checks.check(Id::L13, true, Vec::new);
         }
         let leader = ledger.follows(id).map_or(id, |(leader, _)| leader);
         let begun = if leader == id {
@@ -389,7 +389,7 @@ impl Pace {
         };
         let all_the_time = begun.is_some_and(long);
         let well = self.well_behind(ledger, leader, (now, bound));
-        checks.hold(Id::L13, !all_the_time || !well.contains(&id), || {
+        checks.check(Id::L13, !all_the_time || !well.contains(&id), || {
             let what = match waits {
                 Wait::Turn(_) => "is not read",
                 Wait::Answer(_) => "is not answered",

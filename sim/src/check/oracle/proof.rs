@@ -100,7 +100,7 @@ impl Ledger {
         };
         let confirmed = &self.servers[&by].confirmed;
         let confirms = |id: ServerId| id == by || confirmed.get(&id) >= Some(&since);
-        checks.hold(Id::C5, self.voters.most(confirms), || {
+        checks.check(Id::C5, self.voters.most(confirms), || {
             let told = confirmed.iter().map(|(id, at)| format!("server {id} to what left at {at}"));
             let told: Vec<String> = told.collect();
             vec![

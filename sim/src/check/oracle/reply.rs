@@ -1,4 +1,4 @@
-//! Replies and events that clients read, judged at the zxid that they name.
+//! Replies and events that clients read, checked at the zxid that they name.
 //!
 //! Owns the checks of their order, staleness and results. A reply's zxid names the state that it
 //! shows: for a write its own transaction, for any other request the last one applied when the
@@ -17,7 +17,7 @@ use super::watch::{Audience, Kept, Slot, describe};
 use super::words::maybe;
 use crate::check::model::{Asker, Resumption, Table, is_quota};
 
-/// A reply under judgement.
+/// A reply that is being checked.
 struct Answer<'a> {
     conn: ConnId,
     who: Who,
@@ -42,7 +42,7 @@ impl Oracles {
     pub(super) fn read(&mut self, id: ConnId, frame: &Bytes) -> Verdict {
         let who = self.who(id);
         let phase = self.conns[&id].phase;
-        self.checks.hold(Id::C2, phase == Phase::Open, || {
+        self.checks.check(Id::C2, phase == Phase::Open, || {
             vec![format!("{who}: a frame of {} bytes while {phase:?}", frame.len())]
         })?;
         match FromServer::decode(frame.clone()) {
@@ -73,12 +73,12 @@ impl Oracles {
             }
             conn.shown.answered = ids;
             let code = right.map_or_else(ErrorCode::wire, |()| 0);
-            return self.checks.hold(Id::C9, (zxid, err) == (0, code), || {
+            return self.checks.check(Id::C9, (zxid, err) == (0, code), || {
                 vec![format!("{who}: auth: {header}; right: {right:?}")]
             });
         }
         let next = conn.answer_next();
-        self.checks.hold(Id::C2, next.as_ref().is_some_and(|next| next.xid == xid), || {
+        self.checks.check(Id::C2, next.as_ref().is_some_and(|next| next.xid == xid), || {
             let due = next.as_ref().map(|next| format!("#{} {}", next.xid, next.request));
             vec![format!("{who}: {header}; next in order is {due:?}")]
         })?;
@@ -86,7 +86,7 @@ impl Oracles {
         if let Request::Unknown { .. } = asked.request {
             conn.phase = Phase::Over;
             let right = zxid == -1 && err == ErrorCode::Unimplemented.wire();
-            return self.checks.hold(Id::C9, right, || {
+            return self.checks.check(Id::C9, right, || {
                 vec![format!("{who}: {header}, and {} must be refused", asked.request)]
             });
         }
@@ -117,33 +117,33 @@ impl Oracles {
         // The zxid at which an epoch begins is no transaction, but names a state.
         let exists = place == zxid || zxid.counter() == 0;
         let id = if asked.request.is_write() { Id::C7 } else { Id::C3 };
-        checks.hold(id, exists, || {
+        checks.check(id, exists, || {
             let tip = model.tip();
             answer.evidence(&format!("{zxid} is not committed; the history has reached {tip}"))
         })?;
         if conn.replies == 0 {
-            checks.hold(Id::C6, place >= conn.claimed, || {
+            checks.check(Id::C6, place >= conn.claimed, || {
                 answer.evidence(&format!("the client said that it had seen {}", conn.claimed))
             })?;
         }
-        checks.hold(Id::C4, place >= conn.acknowledged, || {
+        checks.check(Id::C4, place >= conn.acknowledged, || {
             answer.evidence(&format!("its write {} was acknowledged", conn.acknowledged))
         })?;
-        checks.hold(Id::C3, place >= conn.floor, || {
+        checks.check(Id::C3, place >= conn.floor, || {
             answer.evidence(&format!("{} was shown before", conn.floor))
         })?;
         let owner = model.session(conn.session).and_then(|session| session.moved_to(zxid));
-        checks.hold(Id::S5, owner.is_none_or(|owner| owner == conn.server), || {
+        checks.check(Id::S5, owner.is_none_or(|owner| owner == conn.server), || {
             let owner = maybe(owner);
             answer.evidence(&format!("by then the session had moved on to server {owner}"))
         })?;
         if let Request::Sync { .. } = asked.request {
-            checks.hold(Id::C5, place >= asked.acknowledged, || {
+            checks.check(Id::C5, place >= asked.acknowledged, || {
                 answer.evidence(&format!("{} was acknowledged before it", asked.acknowledged))
             })?;
         }
         let is_resumption = matches!(asked.request, Request::SetWatches(_));
-        checks.hold(Id::W7, is_resumption || conn.untold.is_empty(), || {
+        checks.check(Id::W7, is_resumption || conn.untold.is_empty(), || {
             let events: Vec<String> = conn.untold.iter().map(describe).collect();
             answer.evidence(&format!("{events:?} belong to no setWatches"))
         })?;
@@ -159,25 +159,25 @@ impl Oracles {
             return self.farewell(answer);
         }
         let checks = &mut self.checks;
-        checks.hold(Id::C1, *zxid > asked.seen, || {
+        checks.check(Id::C1, *zxid > asked.seen, || {
             answer.evidence(&format!("{} had been seen when it was sent", asked.seen))
         })?;
-        checks.hold(Id::C7, asked.txn.is_some(), || {
+        checks.check(Id::C7, asked.txn.is_some(), || {
             answer.evidence("answered, and no transaction of it is committed")
         })?;
         let became = asked.txn.expect("held");
-        checks.hold(Id::C2, became == *zxid, || {
+        checks.check(Id::C2, became == *zxid, || {
             answer.evidence(&format!("it became the transaction {became}"))
         })?;
         let logged = self.model.logged(became).expect("committed");
         let right = logged.answer(&asked.request);
-        checks.hold(Id::C8, result.is_ok() || right.is_err(), || {
+        checks.check(Id::C8, result.is_ok() || right.is_err(), || {
             answer.evidence(&format!(
                 "it is said to have failed ({result:?}), and is done: {}",
                 logged.txn
             ))
         })?;
-        checks.hold(Id::C9, *result == right, || {
+        checks.check(Id::C9, *result == right, || {
             answer.evidence(&format!("the answer is {result:?}; right: {right:?}"))
         })?;
         if let Request::CloseSession = asked.request {
@@ -191,10 +191,10 @@ impl Oracles {
         let conn = &self.conns[&answer.conn];
         let local = self.locals.was_of(conn.session, conn.server);
         let local = local && self.model.session(conn.session).is_none();
-        self.checks.hold(Id::C7, local, || {
+        self.checks.check(Id::C7, local, || {
             answer.evidence("answered, and no transaction of it is committed")
         })?;
-        self.checks.hold(Id::C9, answer.result == Ok(ReplyBody::Empty), || {
+        self.checks.check(Id::C9, answer.result == Ok(ReplyBody::Empty), || {
             answer.evidence(&format!("the answer is {:?}", answer.result))
         })?;
         self.conns.get_mut(&answer.conn).expect("has a phase").phase = Phase::Over;
@@ -274,7 +274,7 @@ impl Oracles {
             let written = || {
                 is_quota(path) || history.is_some_and(|history| history.ever_held(data.as_deref()))
             };
-            self.checks.hold(Id::C11, right || written(), || {
+            self.checks.check(Id::C11, right || written(), || {
                 answer.evidence(&format!("nobody has ever written {data:?} there"))
             })?;
         }
@@ -291,8 +291,8 @@ impl Oracles {
             (_, _, true) => Id::C3,
             (_, _, false) => Id::C9,
         };
-        self.checks.hold(Id::T7, true, Vec::new)?;
-        self.checks.hold(id, right, || {
+        self.checks.check(Id::T7, true, Vec::new)?;
+        self.checks.check(id, right, || {
             answer.evidence(&format!("the answer is {found:?}; right at {zxid}: {must:?}"))
         })
     }
@@ -308,7 +308,7 @@ impl Oracles {
             true => Ok(ReplyBody::Empty),
             false => Err(ErrorCode::NoWatcher),
         };
-        checks.hold(Id::C9, answer.result == right, || {
+        checks.check(Id::C9, answer.result == right, || {
             answer.evidence(&format!("the answer is {:?}; right: {right:?}", answer.result))
         })?;
         if *remove && right.is_ok() {
@@ -334,13 +334,13 @@ impl Oracles {
             let times = told.iter().filter(|other| *other == event).count();
             let other_type = events.iter().any(|(_, path)| *path == event.path);
             let id = if owed == 0 && other_type { Id::W4 } else { Id::W7 };
-            checks.hold(id, times <= owed, || {
+            checks.check(id, times <= owed, || {
                 answer.evidence(&format!("{} came; right: {events:?}", describe(event)))
             })?;
         }
         for (kind, path) in &events {
             let heard = told.iter().any(|event| event.event == *kind && event.path == *path);
-            checks.hold(Id::W2, heard, || {
+            checks.check(Id::W2, heard, || {
                 answer.evidence(&format!("{kind:?} of {path} was missed, and is not told"))
             })?;
         }
@@ -351,7 +351,7 @@ impl Oracles {
             let everybody = Audience { rules: model.rules(), ids: &[] };
             let lost = lost
                 .filter(|f| everybody.may_hear(&f.acl) && Some(f.zxid) <= watches.relative_zxid);
-            checks.hold(Id::W2, lost.is_none(), || {
+            checks.check(Id::W2, lost.is_none(), || {
                 answer.evidence(&format!("{lost:?} was never told, and is said to have been seen"))
             })?;
             conn.watches.register(model, armed, (answer.conn, slot, path), answer.zxid);
@@ -383,7 +383,7 @@ impl Oracles {
             return Ok(());
         }
         let is_resumption = |asked: &Asked| matches!(asked.request, Request::SetWatches(_));
-        checks.hold(Id::W7, conn.asked.front().is_some_and(is_resumption), || {
+        checks.check(Id::W7, conn.asked.front().is_some_and(is_resumption), || {
             vec![format!("{who}: {}, and no setWatches is next", describe(event))]
         })?;
         let since = conn.resent.used_up_since(event.event, &event.path);
@@ -398,7 +398,7 @@ impl Oracles {
             model.next_firing(*table, &event.path, since).is_some()
         };
         let changed = !conn.knows || since.is_empty() || since.iter().any(changes);
-        checks.hold(Id::W7, changed, || {
+        checks.check(Id::W7, changed, || {
             vec![format!("{who}: {}; its watch was set behind the last change", describe(event))]
         })
     }

@@ -1,9 +1,9 @@
 //! Messages between servers: votes, promises and acknowledgements compared with what is durable at
 //! the sender; and the acknowledgements that a follower owes its leader (L8).
 //!
-//! Owns the state of each server's links. Must not judge what a message does not vouch for.
+//! Owns the state of each server's links. Must not check what a message does not vouch for.
 //!
-//! A message is judged in the step that sends it: the disk must have confirmed before what it
+//! A message is checked in the step that sends it: the disk must have confirmed before what it
 //! vouches for.
 
 use std::collections::VecDeque;
@@ -235,7 +235,7 @@ impl Ledger {
         None
     }
 
-    /// Judges the commands of a step to its links, in order.
+    /// Checks the commands of a step to its links, in order.
     pub(super) fn says(
         &mut self,
         checks: &mut Checks,
@@ -271,7 +271,7 @@ impl Ledger {
                 (message, epoch)
             {
                 let first = self.server(by).promised.insert(epoch);
-                checks.hold(Id::Z14, first, || {
+                checks.check(Id::Z14, first, || {
                     vec![format!("server {by} promises epoch {epoch} as new, and did so before")]
                 })?;
             }
@@ -292,7 +292,7 @@ impl Ledger {
         let end = server.mirror.kept().end();
         for (link, view) in server.entered() {
             let Told { acknowledged, .. } = view.told;
-            checks.hold(Id::L8, acknowledged >= end, || {
+            checks.check(Id::L8, acknowledged >= end, || {
                 let peer = view.peer;
                 vec![format!(
                     "server {id} has acknowledged up to {acknowledged} to server {peer} on {link}, \
@@ -309,7 +309,7 @@ impl Ledger {
     pub(super) fn asks_anew(&self, checks: &mut Checks, id: ServerId, syncs: usize) -> Verdict {
         for (link, view) in self.servers.get(&id).into_iter().flat_map(Server::entered) {
             let (peer, asked) = (view.peer, view.told.syncs);
-            checks.hold(Id::L8, asked >= syncs, || {
+            checks.check(Id::L8, asked >= syncs, || {
                 vec![format!(
                     "server {id} follows server {peer} on {link}, {syncs} syncs of its clients \
                      wait, and it has asked for \
@@ -350,14 +350,14 @@ impl Ledger {
             pasts.insert(id, server.promises.own.clone().unwrap_or_else(|| self.past(id)));
         }
         let nothing = server.mirror.issued().path.end() == Zxid::ZERO;
-        checks.hold(Id::Z1, self.voters.may_decide(&pasts, nothing), || {
+        checks.check(Id::Z1, self.voters.may_decide(&pasts, nothing), || {
             vec![format!(
                 "server {id} leads epoch {epoch}; promised by {pasts:?}, its own disk says: {}",
                 kept(&server.mirror.durable().state)
             )]
         })?;
         let better = server.promises.better;
-        checks.hold(Id::Z27, better.is_none(), || {
+        checks.check(Id::Z27, better.is_none(), || {
             let end = server.mirror.issued().path.end();
             let (peer, current, last) = better.expect("there is one");
             vec![format!(
@@ -415,25 +415,25 @@ impl Ledger {
             let promise =
                 format!("the promise of epoch {}", words::maybe(epoch.map(|epoch| epoch.0)));
             let promised = epoch.is_some_and(|epoch| accepted >= epoch);
-            checks.hold(Id::Z17, promised, without(promise))?;
-            checks.hold(Id::Z14, epoch.is_some_and(|epoch| accepted <= epoch), evidence)?;
+            checks.check(Id::Z17, promised, without(promise))?;
+            checks.check(Id::Z14, epoch.is_some_and(|epoch| accepted <= epoch), evidence)?;
             // A leader's snapshot that was only partly sent may lie on the disk, ahead of the
             // server's log.
             let is_end = *last == issued.path.end() && *last <= kept.end();
             let history = format!("a history of epoch {} that ends at {last}", named.0);
-            checks.hold(Id::Z17, *named == current && is_end, without(history))?;
+            checks.check(Id::Z17, *named == current && is_end, without(history))?;
         } else if let PeerMessage::Learner(FromLearner::AckNewLeader { epoch: named }) =
             said.message
         {
             let both = format!("promise and history of epoch {}", named.0);
-            checks.hold(Id::Z17, accepted >= *named && current >= *named, without(both))?;
-            checks.hold(Id::Z14, issued.state.accepted_epoch <= *named, evidence)?;
+            checks.check(Id::Z17, accepted >= *named && current >= *named, without(both))?;
+            checks.check(Id::Z14, issued.state.accepted_epoch <= *named, evidence)?;
             self.has_initial(checks, said.by, *named, kept, "acknowledges")?;
         } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = said.message {
             let log = format!("the log up to {zxid}");
-            checks.hold(Id::Z17, kept.at_or_before(*zxid) >= *zxid, without(log))?;
+            checks.check(Id::Z17, kept.at_or_before(*zxid) >= *zxid, without(log))?;
             let bound = epoch.is_none_or(|epoch| issued.state.accepted_epoch <= epoch);
-            checks.hold(Id::Z14, bound, evidence)?;
+            checks.check(Id::Z14, bound, evidence)?;
         }
         Ok(())
     }
@@ -447,10 +447,10 @@ impl Ledger {
     ) -> Verdict {
         let honest =
             history_status != HistoryStatus::Complete || self.worth(id) == HistoryStatus::Complete;
-        checks.hold(Id::Z16, honest, evidence)
+        checks.check(Id::Z16, honest, evidence)
     }
 
-    /// Judges the notifications of a step, in order.
+    /// Checks the notifications of a step, in order.
     pub(super) fn votes(
         &mut self,
         checks: &mut Checks,
@@ -480,7 +480,7 @@ impl Ledger {
             if vote.candidate == by {
                 let honest = history_status != HistoryStatus::Complete
                     || (vote == own && own.zxid <= durable);
-                checks.hold(Id::Z16, server_state != ServerState::Looking || honest, evidence)?;
+                checks.check(Id::Z16, server_state != ServerState::Looking || honest, evidence)?;
                 self.server(by).stood.insert((vote.epoch, vote.zxid));
                 continue;
             }
@@ -489,14 +489,14 @@ impl Ledger {
             }
             let rank = |vote: Vote| (vote.epoch, vote.zxid, vote.candidate);
             let better = rank(vote) > rank(own);
-            checks.hold(Id::Z16, history_status != HistoryStatus::Complete || better, || {
+            checks.check(Id::Z16, history_status != HistoryStatus::Complete || better, || {
                 let mut lines = evidence();
                 lines.push(format!("a vote for itself would be better: {own}"));
                 lines
             })?;
             let stood = self.servers.get(&vote.candidate).map(|server| &server.stood);
             let known = stood.is_some_and(|stood| stood.contains(&(vote.epoch, vote.zxid)));
-            checks.hold(Id::Z16, known, || {
+            checks.check(Id::Z16, known, || {
                 vec![
                     format!("server {by} tells server {to}: {notification}"),
                     format!("server {} has stood for election with {stood:?}", vote.candidate),

@@ -1,4 +1,4 @@
-//! Majorities as the oracles count them, apart from the core's code, which they judge.
+//! Majorities as the oracles count them, apart from the core's code, which they check.
 //!
 //! Owns the set of voters. Must not use the core's quorums.
 

@@ -192,7 +192,7 @@ impl ConnWatches {
             let persists = self.tables.of(Slot::Persistent).contains_key(&due.path)
                 || self.tables.is_below_recursive(&due.path);
             let id = if persists && !self.is_due_once(place, due) { Id::W5 } else { Id::W3 };
-            checks.hold(id, !settled.may_hear(&due.acl), || {
+            checks.check(id, !settled.may_hear(&due.acl), || {
                 vec![format!(
                     "{who} has read a reply at {zxid}, and not {:?} of {} at {} before it",
                     due.event, due.path, place.0
@@ -200,7 +200,7 @@ impl ConnWatches {
             })?;
             self.settle(place);
         }
-        checks.hold(Id::W3, true, Vec::new)
+        checks.check(Id::W3, true, Vec::new)
     }
 
     /// An event that names its transaction was read.
@@ -221,12 +221,12 @@ impl ConnWatches {
         let Some((&place, due)) = may.or_else(|| owed.next()) else {
             return self.has_no_cause(checks, model, event, zxid, who);
         };
-        checks.hold(Id::T7, answered.may_hear(&due.acl), || {
+        checks.check(Id::T7, answered.may_hear(&due.acl), || {
             let ids = answered.ids;
             vec![format!("{who} has read {}, and may not read that: {ids:?}", describe(event))]
         })?;
         let skipped = self.due.range(..place).find(|(_, due)| settled.may_hear(&due.acl));
-        checks.hold(Id::W3, skipped.is_none(), || {
+        checks.check(Id::W3, skipped.is_none(), || {
             let (first, due) = skipped.expect("does not hold");
             let owed = format!("{:?} of {} at {}", due.event, due.path, first.0);
             vec![format!("{who} has read {}, and not {owed} before it", describe(event))]
@@ -237,7 +237,7 @@ impl ConnWatches {
         }
         self.settle(place);
         for id in [Id::W1, Id::W4, Id::W5, Id::W6, Id::W7, Id::W8] {
-            checks.hold(id, true, Vec::new)?;
+            checks.check(id, true, Vec::new)?;
         }
         Ok(())
     }
@@ -288,7 +288,7 @@ impl ConnWatches {
                 Id::W7
             }
         };
-        checks.hold(id, false, || evidence)
+        checks.check(id, false, || evidence)
     }
 
     /// The connection is closed, and its watches are removed.

@@ -1,6 +1,6 @@
 //! Texts for evidence that no type displays by itself.
 //!
-//! Owns these texts. Must not judge.
+//! Owns these texts. Must not check anything.
 
 use std::fmt::Display;
 

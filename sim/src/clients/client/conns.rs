@@ -111,7 +111,7 @@ impl Client {
                     let all = (told == due).then_some(()).ok_or_else(|| {
                         format!("client {}: of {due} events {told} are passed on", self.id.0)
                     });
-                    shared.hold(Check::MEMORY, all);
+                    shared.check(Check::MEMORY, all);
                 }
                 if cut {
                     self.arrive(conn, Delivery::Reset, shared);
@@ -143,13 +143,13 @@ impl Client {
                 if !std::mem::replace(&mut tap.greeted, true) {
                     let said = self.memory.greet(&frame);
                     let said = said.map_err(|why| format!("client {} {why}", self.id.0));
-                    shared.hold(Check::MEMORY, said);
+                    shared.check(Check::MEMORY, said);
                 }
             }
             shared.observe(Observation::ToServer { conn, frame });
         }
         let whole = if written.is_empty() { Ok(()) } else { Err("half a frame".to_owned()) };
-        shared.hold(Check::SIMULATOR, whole);
+        shared.check(Check::SIMULATOR, whole);
         shared.counters.counts.bytes += bytes.len() as u64;
         if let Some(patience) = self.conns.get_mut(&conn).and_then(|tap| tap.patience.as_mut()) {
             patience.sent = shared.now;

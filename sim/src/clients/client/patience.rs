@@ -9,7 +9,7 @@ use zabkeeper_core::wire::ConnectResponse;
 
 use super::Client;
 use super::conns::lengthened;
-use crate::check::judge::Check;
+use crate::check::checker::Check;
 use crate::world::shared::Shared;
 
 /// When a connection was last used.
@@ -57,7 +57,7 @@ impl Client {
                     timeout / 1_000_000
                 )
             };
-            shared.hold(Check::PATIENCE, if late { Err(evidence()) } else { Ok(()) });
+            shared.check(Check::PATIENCE, if late { Err(evidence()) } else { Ok(()) });
         }
     }
 }

@@ -8,7 +8,7 @@ use zabkeeper_core::{Epoch, Instant, Zxid};
 
 use super::truth::{self, Truth};
 use super::{Node, Rot};
-use crate::check::judge::Check;
+use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
@@ -84,14 +84,14 @@ impl Node {
         }
         let faults = process.server().backlog().tail_faults;
         let told = || format!("s{}: {faults} of its rules are broken", self.id);
-        shared.hold(Check::TAIL, if faults == 0 { Ok(()) } else { Err(told()) });
+        shared.check(Check::TAIL, if faults == 0 { Ok(()) } else { Err(told()) });
         shared.counters.counts.truths += 1;
         if let Some(known) = process.snapshots_at_rest() {
             let names = self.disk.borrow().names();
             let found = Vec::from_iter(names.iter().map(String::as_str).filter(|s| is_snapshot(s)));
             let right = found.len() == known;
             let told = || format!("s{} knows of {known} snapshots: {}", self.id, found.join(" "));
-            shared.hold(Check::FILES, if right { Ok(()) } else { Err(told()) });
+            shared.check(Check::FILES, if right { Ok(()) } else { Err(told()) });
         }
         let disk = self.disk.borrow();
         let (now, alone, store) = (shared.now, &self.alone, self.store);
@@ -117,17 +117,17 @@ impl Node {
         };
         drop(disk);
         if let (Some(Err(why)), _) | (_, Err(why)) = (drawn, cut_off) {
-            shared.hold(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
+            shared.check(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
             return None;
         }
         let (worst, best) = match (worst, best) {
             (Ok(worst), Ok(best)) => (worst, best),
             (Err(why), _) | (_, Err(why)) => {
-                shared.hold(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
+                shared.check(Check::RECOVERS, Err(format!("s{}: {why}", self.id)));
                 return None;
             }
         };
-        shared.hold(Check::RECOVERS, Ok(()));
+        shared.check(Check::RECOVERS, Ok(()));
         let server = self.id;
         let (found, digest) = (worst.last, worst.seen.digest());
         let (state, holder) = (worst.state, Holder(Some(&worst.seen)));
@@ -158,7 +158,7 @@ impl Node {
         for luck in [Luck::Worst, Luck::Best] {
             let found = self.left_by(luck, shared);
             let told = |why| format!("s{}, which is gone for good: {why}", self.id);
-            shared.hold(Check::RECOVERS, found.map(|_| ()).map_err(told));
+            shared.check(Check::RECOVERS, found.map(|_| ()).map_err(told));
         }
     }
 

@@ -88,7 +88,7 @@ impl Gate {
     ///
     /// # Errors
     /// That should have been otherwise.
-    pub(super) fn judge(
+    pub(super) fn admit(
         &mut self,
         handshake: Handshake,
         admitted: bool,
@@ -170,10 +170,10 @@ mod tests {
         let gate = Gate::new(&options(), at(0));
         let says = |scenario: &[(u64, bool)]| {
             let mut gate = gate.clone();
-            let judge = |(ms, admitted): &(u64, bool)| {
-                gate.judge(Handshake::Global, *admitted, at(*ms)).is_ok()
+            let admits = |(ms, admitted): &(u64, bool)| {
+                gate.admit(Handshake::Global, *admitted, at(*ms)).is_ok()
             };
-            scenario.iter().map(judge).collect::<Vec<bool>>()
+            scenario.iter().map(admits).collect::<Vec<bool>>()
         };
         assert_eq!(says(&[(0, true), (0, true), (0, false), (101, true)]), [true; 4]);
         assert_eq!(says(&[(0, true), (0, true), (0, true)]), [true, true, false]);
@@ -192,7 +192,7 @@ mod tests {
             ..options()
         };
         let mut gate = Gate::new(&options, at(0));
-        let mut says = |ms, admitted| gate.judge(Handshake::Global, admitted, at(ms)).is_ok();
+        let mut says = |ms, admitted| gate.admit(Handshake::Global, admitted, at(ms)).is_ok();
         assert!(says(0, true) && says(0, true));
         assert!(says(20, false), "nothing is left, and from now on there are refusals at random");
         assert!(
@@ -223,7 +223,7 @@ mod tests {
                 let all = [Handshake::Global, Handshake::Local, Handshake::Renew];
                 let handshake = *rng.pick(&all);
                 let admitted = throttle.admit(handshake, Instant(now));
-                assert_eq!(gate.judge(handshake, admitted, Instant(now)), Ok(()), "{options:?}");
+                assert_eq!(gate.admit(handshake, admitted, Instant(now)), Ok(()), "{options:?}");
             }
         }
     }

@@ -26,8 +26,8 @@ use zabkeeper_core::{
     Config, ConnId, Epoch, Instant, Limits, Server, ServerId, SessionId, Status, Voters, Zxid,
 };
 
+use crate::check::checker::Check;
 use crate::check::guard;
-use crate::check::judge::Check;
 use crate::check::observe::Observation;
 use crate::engine::seed::{Rng, Seeds};
 use crate::faults::catalog::Fault;
@@ -315,7 +315,7 @@ impl Node {
 
     fn serve(&mut self, mut opened: Opened<SimFs>, shared: &mut Shared) {
         if self.rot != Rot::No {
-            shared.hold(Check::REFUSES, Ok(()));
+            shared.check(Check::REFUSES, Ok(()));
         }
         self.rot = Rot::No;
         self.rotten.clear();
@@ -370,7 +370,7 @@ impl Node {
                 process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));
             }
-            Ok(Err(corrupt)) => shared.hold(Check::RECOVERS, Err(corrupt.to_string())),
+            Ok(Err(corrupt)) => shared.check(Check::RECOVERS, Err(corrupt.to_string())),
             Err(panic) => shared.panicked(&format!("s{id}, Server::recover"), &panic),
         }
     }
@@ -382,14 +382,14 @@ impl Node {
         if self.disk.borrow().failed().is_none() {
             if !matches!(self.rot, Rot::Perhaps | Rot::UnderThisBoot) {
                 let evidence = format!("s{server} cannot open its store: {why}");
-                return shared.hold(Check::RECOVERS, Err(evidence));
+                return shared.check(Check::RECOVERS, Err(evidence));
             }
             self.rot = Rot::Found;
             let needless = self.could_recover(shared.now).then(|| {
                 let files = self.rotten.join(", ");
                 format!("s{server} cannot open its store, and could without {files}: {why}")
             });
-            shared.hold(Check::REFUSES, needless.map_or(Ok(()), Err));
+            shared.check(Check::REFUSES, needless.map_or(Ok(()), Err));
             shared.counters.saw(Sometimes::DamageRefused);
             shared.after(1, Event::Crash { server, life, how: Crash::Kill });
             return shared.after(2, Event::Start { server });

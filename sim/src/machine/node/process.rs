@@ -34,8 +34,8 @@ use zabkeeper_core::{
 use super::clock::Clock;
 use super::gate::Gate;
 use super::lanes::Lanes;
+use crate::check::checker::Check;
 use crate::check::guard;
-use crate::check::judge::Check;
 use crate::check::observe::Observation;
 use crate::engine::seed::Rng;
 use crate::faults::buggify::FIRES_ONE_IN;
@@ -475,7 +475,7 @@ impl Process {
                     self.server.next_deadline()
                 ))
             };
-            shared.hold(Check::BOUNDED, holds);
+            shared.check(Check::BOUNDED, holds);
             self.ask_to_run(shared);
             return;
         }
@@ -584,10 +584,10 @@ impl Process {
         self.out.notices.clear();
         if self.out.marks.contains(Mark::StateDiffers) {
             let at = format!("s{} leads, and a learner differs at {}", self.id, status.applied);
-            shared.hold(Check::ALIKE, Err(at));
+            shared.check(Check::ALIKE, Err(at));
         }
         if self.out.marks.contains(Mark::PurgeHeld) {
-            shared.hold(Check::FILES, self.behind.is_somebody(self.id));
+            shared.check(Check::FILES, self.behind.is_somebody(self.id));
         }
         self.behind.says(&self.out.peers[before.peers..]);
         self.tell(before, &status, shared);
@@ -601,7 +601,7 @@ impl Process {
         if failed {
             self.halted = status.halted.is_some();
             let holds = if self.halted { Ok(()) } else { Err(format!("s{}", self.id)) };
-            shared.hold(Check::HALTS, holds);
+            shared.check(Check::HALTS, holds);
         }
         let grown = Lengths::of(&self.out).sum() - before.sum();
         if grown > 64 {

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
-use crate::check::judge::Failure;
+use crate::check::checker::Failure;
 use crate::check::observe::ClientId;
 use crate::network::stream::Party;
 use crate::record::roles::Role;

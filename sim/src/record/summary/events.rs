@@ -1,6 +1,6 @@
 //! The last events before the end of a run, selected for its explanation.
 //!
-//! Owns the selection. Must not judge.
+//! Owns the selection. Must not check anything.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

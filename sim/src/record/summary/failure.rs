@@ -9,7 +9,7 @@ use zabkeeper_core::{Instant, ServerId, Zxid};
 
 use super::events::{Whom, last_events};
 use super::short;
-use crate::check::judge::{Class, Failure};
+use crate::check::checker::{Class, Failure};
 use crate::check::observe::ClientId;
 use crate::faults::catalog::Fault;
 use crate::faults::heal;

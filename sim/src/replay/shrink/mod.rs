@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use zabkeeper_core::Instant;
 
+use crate::check::checker::{Class, Failure};
 use crate::check::guard;
-use crate::check::judge::{Class, Failure};
 use crate::engine::seed::{Rng, Seeds};
 use crate::faults::targets::Rule;
 use crate::record::output::say;

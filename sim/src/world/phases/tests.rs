@@ -36,12 +36,12 @@ fn calm_world_of(servers: u32) -> World {
 }
 
 fn broken(world: &World) -> &'static str {
-    world.shared.judge.failure().expect("the sabotage is noticed").id
+    world.shared.checker.failure().expect("the sabotage is noticed").id
 }
 
 /// The failure contains these parts of the wait-for relation.
 fn said(world: &World, parts: &[&str]) {
-    let failure = world.shared.judge.failure().expect("the sabotage is noticed").to_string();
+    let failure = world.shared.checker.failure().expect("the sabotage is noticed").to_string();
     for part in parts {
         assert!(failure.contains(part), "{part:?} is missing in\n{failure}");
     }
@@ -232,7 +232,7 @@ fn quorum_recovers_with_two_servers_left_out() {
         let mut world = world_without_two(fate);
         assert!(world.run_until(Instant(5_000_000_000)));
         let done = world.liveness_phase() && world.settle() && world.audit();
-        assert!(done, "{fate}: {:?}", world.shared.judge.failure());
+        assert!(done, "{fate}: {:?}", world.shared.checker.failure());
         assert_eq!(world.shared.outside.len(), 2);
         let serves = |id| world.nodes[&ServerId(id)].status().is_some_and(|s| s.serving);
         assert!([1, 3, 5].into_iter().all(serves), "{fate}");

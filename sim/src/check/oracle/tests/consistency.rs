@@ -191,9 +191,9 @@ fn c8_write_executes_twice_on_one_connection() {
     });
 }
 
-/// The model applies the second transaction, so that the next read is judged on the real state.
+/// The model applies the second transaction, so that the next read is checked on the real state.
 #[test]
-fn c3_judges_the_state_after_a_muted_violation() {
+fn c3_checks_the_state_after_a_muted_violation() {
     twins("C3", |h, lie| {
         h.oracles.mute("C8");
         let a = h.client(0);

@@ -24,7 +24,7 @@ use crate::check::oracle::{Oracles, Violation};
 pub(super) const SERVER: ServerId = ServerId(1);
 const TIMEOUT_MS: u32 = 4_000;
 
-/// A correct ensemble with its clients, and the oracles that judge it.
+/// A correct ensemble with its clients, and the oracles that check it.
 pub(super) struct History {
     pub(super) oracles: Oracles,
     violation: Option<Violation>,

@@ -186,7 +186,7 @@ fn auth_may_be_refused_before_earlier_replies() {
 }
 
 #[test]
-fn connection_with_another_protocol_is_not_judged() {
+fn connection_with_another_protocol_is_not_checked() {
     let mut h = History::new();
     let conn = h.greets(0, SessionId(0), Zxid::ZERO);
     h.closes(conn);

@@ -1,4 +1,4 @@
-//! Each oracle judges a correct history and the same history with one fault: it must pass the first
+//! Each oracle checks a correct history and the same history with one fault: it must pass the first
 //! and report the second under its own id. `legal` has unusual histories that a correct server may
 //! produce.
 

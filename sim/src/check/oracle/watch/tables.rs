@@ -1,6 +1,6 @@
 //! Watch tables by kind and path, for one connection and for all.
 //!
-//! Owns the four kinds of watches and which connections a change concerns. Must not judge.
+//! Owns the four kinds of watches and which connections a change concerns. Must not check anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -109,7 +109,7 @@ impl Process {
         let none = (strays == 0).then_some(()).ok_or_else(|| {
             format!("s{}: {strays} sessions and connections that do not know each other", self.id)
         });
-        shared.hold(Check::NAMES, none);
+        shared.check(Check::NAMES, none);
         report
     }
 }

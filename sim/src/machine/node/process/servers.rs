@@ -114,7 +114,7 @@ impl Process {
         let strange = parties.contains(&Party::Stranger);
         let other = parties.into_iter().find(|party| *party != Party::Server(self.id));
         let told = || format!("s{} refuses {} on {link}: {why}", self.id, other.expect("two ends"));
-        shared.hold(Check::WELCOME, if strange { Ok(()) } else { Err(told()) });
+        shared.check(Check::WELCOME, if strange { Ok(()) } else { Err(told()) });
     }
 
     /// Some words by which a learner is brought in arrive late, and all behind them, where the run
@@ -172,7 +172,7 @@ impl Process {
             let what = frame::decode(&mut BytesMut::from(&bytes[..]));
             let same =
                 if what == Ok(Some(notification)) { Ok(()) } else { Err(format!("{what:?}")) };
-            shared.hold(Check::SIMULATOR, same);
+            shared.check(Check::SIMULATOR, same);
             self.post(to, notification, shared);
         }
     }

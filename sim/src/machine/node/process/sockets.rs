@@ -167,10 +167,10 @@ impl Process {
         for note in self.driver.clients.take_notes() {
             match note {
                 ClientNote::Handshake(conn, handshake, admitted) => {
-                    let found = self.gate.judge(handshake, admitted, now.mono);
+                    let found = self.gate.admit(handshake, admitted, now.mono);
                     let found = found.map_err(|what| format!("s{}: {what}", self.id));
                     if !self.gate.is_open() {
-                        shared.hold(Check::RATE, found);
+                        shared.check(Check::RATE, found);
                     }
                     if !admitted {
                         shared.counters.counts.turned_away += 1;
@@ -258,7 +258,7 @@ impl Process {
         let is_over =
             waiting >= shared.options.peers.inputs && self.driver.peers.lines().iter().any(reads);
         let told = || format!("s{}: {id:?} is read while {waiting} inputs wait", self.id);
-        shared.hold(Check::CLIENTS, if is_over { Err(told()) } else { Ok(()) });
+        shared.check(Check::CLIENTS, if is_over { Err(told()) } else { Ok(()) });
     }
 
     /// E6: once the core has got all inputs, each link that it knows has a socket.
@@ -269,7 +269,7 @@ impl Process {
         let is_open = |link: &&LinkId| self.sockets.contains_key(&SocketId::Server(**link));
         let ended = self.known_links.iter().find(|link| !is_open(link));
         let told = ended.map(|link| format!("s{} does not know that {link} has ended", self.id));
-        shared.hold(Check::CLIENTS, told.map_or(Ok(()), Err));
+        shared.check(Check::CLIENTS, told.map_or(Ok(()), Err));
     }
 
     /// E6: at the end of a turn, when all that is queued has been offered to the sockets.
@@ -302,7 +302,7 @@ impl Process {
             let told = || format!("s{}: {all} answers are owed, {counted} are counted", self.id);
             broken.get_or_insert_with(told);
         }
-        shared.hold(Check::CLIENTS, broken.map_or(Ok(()), Err));
+        shared.check(Check::CLIENTS, broken.map_or(Ok(()), Err));
     }
 
     /// Sends what is queued, as far as there is room.

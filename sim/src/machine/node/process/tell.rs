@@ -7,7 +7,7 @@ use zabkeeper_core::store::{DiskCommand, DiskEvent};
 use zabkeeper_core::{Input, ServerId, SessionId, Status, Zxid};
 
 use super::{DIGEST_NODES, FAR_BEHIND, Lengths, Process};
-use crate::check::judge::Check;
+use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
 use crate::record::roles::Role;
 use crate::record::sometimes::Sometimes;
@@ -97,7 +97,7 @@ impl Process {
         let logged = usize::try_from(self.commits).unwrap_or(usize::MAX) + status.outstanding;
         let bound = 1_000 + 4 * held + 4 * waiting + 4 * logged + read;
         let holds = if grown <= bound { Ok(()) } else { Err(format!("{grown} outputs > {bound}")) };
-        shared.hold(Check::BOUNDED, holds);
+        shared.check(Check::BOUNDED, holds);
     }
 
     /// Keeps up with what is logged and not applied.

@@ -46,7 +46,7 @@ pub struct Failure {
 
 /// Watches a run and keeps its first failure.
 #[derive(Debug)]
-pub struct Judge {
+pub struct Checker {
     oracles: Oracles,
     failure: Option<Failure>,
     checks: Vec<(&'static str, u64)>,
@@ -57,11 +57,17 @@ pub struct Judge {
     blind: bool,
 }
 
-impl Judge {
-    /// A judge for an ensemble of these voters with these rules.
-    pub fn new(voters: &[ServerId], rules: Rules) -> Judge {
+impl Checker {
+    /// A checker for an ensemble of these voters with these rules.
+    pub fn new(voters: &[ServerId], rules: Rules) -> Checker {
         let (checks, without) = (Vec::new(), Vec::new());
-        Judge { oracles: Oracles::new(voters, rules), failure: None, checks, without, blind: false }
+        Checker {
+            oracles: Oracles::new(voters, rules),
+            failure: None,
+            checks,
+            without,
+            blind: false,
+        }
     }
 
     /// Disables all checks, to measure their cost.
@@ -70,7 +76,7 @@ impl Judge {
     }
 
     /// Ignores violations of these promises.
-    pub fn without(mut self, names: &[String]) -> Judge {
+    pub fn without(mut self, names: &[String]) -> Checker {
         names.iter().for_each(|name| self.oracles.mute(name));
         self.without = names.to_vec();
         self
@@ -99,12 +105,12 @@ impl Judge {
             Ok(Ok(())) => {}
             Ok(Err(violation)) => self.violated(at, event, violation),
             Err(_) if !self.without.is_empty() => self.blind = true,
-            Err(panic) => self.hold(at, event, Check::SIMULATOR, Err(format!("oracle: {panic}"))),
+            Err(panic) => self.check(at, event, Check::SIMULATOR, Err(format!("oracle: {panic}"))),
         }
     }
 
     /// Counts a check that the world makes, and fails the run if it does not hold.
-    pub fn hold(&mut self, at: Instant, event: u64, check: Check, found: Result<(), String>) {
+    pub fn check(&mut self, at: Instant, event: u64, check: Check, found: Result<(), String>) {
         match self.checks.iter_mut().find(|(id, _)| *id == check.id) {
             Some((_, count)) => *count += 1,
             None => self.checks.push((check.id, 1)),
@@ -381,15 +387,15 @@ mod tests {
     const SERVER: ServerId = ServerId(1);
 
     #[test]
-    fn judge_keeps_first_failure_and_counts_checks() {
-        let mut judge = Judge::new(&[SERVER], Rules::default());
-        judge.hold(Instant(1), 1, Check::HALTS, Ok(()));
-        assert_eq!(judge.failure(), None);
-        judge.hold(Instant(2), 2, Check::WRITES, Err("client 3 waits".into()));
-        judge.hold(Instant(3), 3, Check::HALTS, Err("later".into()));
-        let failure = judge.failure().expect("two of them");
+    fn checker_keeps_first_failure_and_counts_checks() {
+        let mut checker = Checker::new(&[SERVER], Rules::default());
+        checker.check(Instant(1), 1, Check::HALTS, Ok(()));
+        assert_eq!(checker.failure(), None);
+        checker.check(Instant(2), 2, Check::WRITES, Err("client 3 waits".into()));
+        checker.check(Instant(3), 3, Check::HALTS, Err("later".into()));
+        let failure = checker.failure().expect("two of them");
         assert_eq!((failure.class.exit_code(), failure.id, failure.event), (3, "L2", 2));
-        assert!(judge.checks().contains(&("L9", 2)));
+        assert!(checker.checks().contains(&("L9", 2)));
         assert_eq!(
             failure.to_string(),
             "liveness L2: fresh writes of old and new sessions succeed once nothing goes wrong any \
@@ -399,34 +405,34 @@ mod tests {
 
     #[test]
     fn muted_promise_does_not_hide_later_failure() {
-        let mut judge = Judge::new(&[SERVER], Rules::default()).without(&["L2".to_owned()]);
-        judge.hold(Instant(1), 1, Check::WRITES, Err("client 3 waits".into()));
-        assert_eq!(judge.failure(), None);
-        judge.hold(Instant(2), 2, Check::JOINS, Err("server 2 does not serve".into()));
-        assert_eq!(judge.failure().map(|failure| failure.id), Some("L5"));
-        assert!(Judge::may_go_without("Z1") && Judge::may_go_without("L2"));
-        assert!(!Judge::may_go_without("E1") && !Judge::may_go_without("z1"));
+        let mut checker = Checker::new(&[SERVER], Rules::default()).without(&["L2".to_owned()]);
+        checker.check(Instant(1), 1, Check::WRITES, Err("client 3 waits".into()));
+        assert_eq!(checker.failure(), None);
+        checker.check(Instant(2), 2, Check::JOINS, Err("server 2 does not serve".into()));
+        assert_eq!(checker.failure().map(|failure| failure.id), Some("L5"));
+        assert!(Checker::may_go_without("Z1") && Checker::may_go_without("L2"));
+        assert!(!Checker::may_go_without("E1") && !Checker::may_go_without("z1"));
     }
 
     #[test]
     fn oracle_violation_is_a_safety_failure() {
-        let mut judge = Judge::new(&[SERVER], Rules::default());
+        let mut checker = Checker::new(&[SERVER], Rules::default());
         let zxid = zabkeeper_core::Zxid(0x1_0000_0001);
         // Server 1 applies a transaction that no leader proposed.
-        judge.observe(
+        checker.observe(
             Instant(5),
             9,
             Observation::Started { server: SERVER, sessions: SessionOptions::default() },
         );
         let state = zabkeeper_core::store::DurableState::default();
         let last = zabkeeper_core::Zxid::ZERO;
-        judge.observe(Instant(5), 9, Observation::Recovered { server: SERVER, state, last });
-        judge.observe(
+        checker.observe(Instant(5), 9, Observation::Recovered { server: SERVER, state, last });
+        checker.observe(
             Instant(6),
             10,
             Observation::Applied { server: SERVER, zxid, digest: None, holder: Holder(None) },
         );
-        let failure = judge.failure().expect("Z2");
+        let failure = checker.failure().expect("Z2");
         assert_eq!((failure.class.exit_code(), failure.at, failure.event), (1, Instant(6), 10));
     }
 
