@@ -337,7 +337,7 @@ impl Check {
     };
     /// A schedule may declare a fault to be a failure.
     pub const TRIP: Check =
-        Check { class: Class::Safety, id: "TRIP", sentence: "this fault does not strike" };
+        Check { class: Class::Safety, id: "TRIP", sentence: "this fault is not injected" };
     /// The simulated clients keep their own rules.
     pub const SIMULATOR: Check =
         Check { class: Class::Simulator, id: "SIM", sentence: "the simulator keeps its own rules" };

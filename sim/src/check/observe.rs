@@ -242,8 +242,8 @@ pub enum Observation<'a> {
         /// All voters.
         voters: &'a [ServerId],
     },
-    /// A fault strikes these servers, or the links between them, and lasts until then.
-    Struck {
+    /// A fault is injected into these servers, or the links between them, and lasts until then.
+    FaultInjected {
         /// The servers.
         servers: &'a [ServerId],
         /// The end of the fault.

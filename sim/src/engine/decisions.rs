@@ -1,4 +1,4 @@
-//! Decisions of a run: strikes of faults, and calls of clients.
+//! Decisions of a run: injected faults, and calls of clients.
 //!
 //! Owns when the next decision is due, from the seed or from a schedule, and the record of
 //! decisions. Must not know their effects. Decisions are not in the event queue, and precede all of
@@ -18,8 +18,8 @@ use crate::replay::schedule::{Act, Step};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[expect(missing_docs, reason = "fields are called after what they name")]
 pub enum Due {
-    /// A fault strikes with random choices.
-    Strike(Fault),
+    /// A fault is injected with random choices.
+    Inject(Fault),
     /// A client makes its next random calls. Void once that life is over.
     Work { client: ClientId, life: u64 },
     /// A client makes a call in response to a reply or an event; only a read if `reads`. Void once
@@ -79,9 +79,9 @@ impl Decisions {
         self.script.is_some()
     }
 
-    /// Drops all planned strikes.
-    pub fn forget_strikes(&mut self) {
-        self.due.retain(|Reverse((_, due))| !matches!(due, Due::Strike(_)));
+    /// Drops all planned faults.
+    pub fn forget_faults(&mut self) {
+        self.due.retain(|Reverse((_, due))| !matches!(due, Due::Inject(_)));
     }
 
     /// Postpones a decision that cannot be carried out yet.
@@ -123,7 +123,7 @@ impl Decisions {
         }
     }
 
-    /// The descriptions since [`Decisions::begin`], for a strike that is not a step.
+    /// The descriptions since [`Decisions::begin`], for a fault that is not a step.
     pub fn told(&mut self) -> String {
         self.heard.take().unwrap_or_default().join("; ")
     }
@@ -143,19 +143,19 @@ mod tests {
 
     #[test]
     fn scripted_steps_run_in_order_and_exclude_planned_ones() {
-        let strike = |ms: u64| Step {
+        let injection = |ms: u64| Step {
             at: Instant(ms),
-            act: Act::Strike(Fault::NodeKill),
+            act: Act::Inject(Fault::NodeKill),
             choices: vec![ms],
             hit: true,
             told: String::new(),
         };
-        let mut decisions = Decisions::scripted(vec![strike(5), strike(5), strike(9)]);
-        decisions.plan(Instant(1), Due::Strike(Fault::NetReset));
+        let mut decisions = Decisions::scripted(vec![injection(5), injection(5), injection(9)]);
+        decisions.plan(Instant(1), Due::Inject(Fault::NetReset));
         assert_eq!((decisions.peek(), decisions.pop()), (Some(Instant(5)), Some(Due::Scripted(0))));
         decisions.put_off(Instant(7), Due::Scripted(0));
         let order: Vec<Due> = std::iter::from_fn(|| decisions.pop()).collect();
         assert_eq!(order, [1, 0, 2].map(Due::Scripted));
-        assert_eq!(decisions.step(2), Some(strike(9)));
+        assert_eq!(decisions.step(2), Some(injection(9)));
     }
 }

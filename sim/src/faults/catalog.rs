@@ -69,7 +69,7 @@ pub enum Trigger {
     Always,
 }
 
-/// Which faults are selected, and how often they strike.
+/// Which faults are selected, and how often they are injected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FaultPlan {
     /// By fault: mean interval, ms; zero for properties; `None` if not selected.

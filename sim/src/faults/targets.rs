@@ -1,5 +1,5 @@
-//! Faults that strike at coverage marks instead of at times: "at the n-th hit of this mark, this
-//! fault strikes the server that hit it".
+//! Faults that are injected at coverage marks instead of at times: "at the n-th hit of this mark,
+//! inject this fault into the server that hit it".
 //!
 //! Owns rules, their drawing and syntax, and the hit counts. Must not carry out a fault: the
 //! process itself crashes between the outputs of a step, and the world does everything else.
@@ -14,7 +14,7 @@ use crate::engine::seed::{Rng, Seeds};
 use crate::faults::catalog::{Fault, FaultPlan};
 use crate::record::roles::Role;
 
-/// A fault that strikes when a mark is hit.
+/// A fault that is injected when a mark is hit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     /// The mark.
@@ -25,9 +25,9 @@ pub struct Rule {
     pub side: Option<Side>,
     /// The fault.
     pub fault: Fault,
-    /// The strike's choices; `None`: drawn from the seed.
+    /// The choices of the fault; `None`: drawn from the seed.
     pub choices: Option<Vec<u64>>,
-    /// What the strike did, in words.
+    /// What the fault did, in words.
     pub told: String,
 }
 
@@ -60,7 +60,7 @@ pub struct Met {
     pub rule: usize,
     /// The server that hit the mark.
     pub server: ServerId,
-    /// The fault that strikes.
+    /// The fault that is injected.
     pub fault: Fault,
 }
 
@@ -69,12 +69,12 @@ struct Armed {
     /// Its `nth` counts from the beginning of the run.
     rule: Rule,
     rng: Rng,
-    struck: bool,
+    injected: bool,
 }
 
-/// Faults that may strike at a mark, with their weights. Crashes of the server itself are the most
-/// frequent.
-const STRIKES: [(Fault, u64); 20] = [
+/// Faults that may be injected at a mark, with their weights. Crashes of the server itself are the
+/// most frequent.
+const AT_MARKS: [(Fault, u64); 20] = [
     (Fault::NodeKill, 12),
     (Fault::NodePower, 24),
     (Fault::NodeKillLeader, 6),
@@ -148,14 +148,14 @@ impl Rule {
         let fault = Rule::faults().into_iter().find(|f| f.name() == fault);
         let fault = fault.ok_or_else(|| {
             let names = Rule::faults().map(Fault::name).join(" ");
-            format!("no such fault strikes at a mark; these do: {names}")
+            format!("no such fault can be injected at a mark; these can: {names}")
         })?;
         Ok(Rule { mark, nth, side, fault, choices: None, told: String::new() })
     }
 
-    /// The faults that may strike at a mark.
-    pub fn faults() -> [Fault; STRIKES.len()] {
-        STRIKES.map(|(fault, _)| fault)
+    /// The faults that may be injected at a mark.
+    pub fn faults() -> [Fault; AT_MARKS.len()] {
+        AT_MARKS.map(|(fault, _)| fault)
     }
 
     /// The mark, hit and role, as [`Rule::parse`] reads them.
@@ -214,7 +214,7 @@ fn weighted<'a, T>(things: &'a [(T, u64)], rng: &mut Rng) -> &'a T {
 pub fn draw(one_in: u64, allowed: &FaultPlan, rng: &mut Rng) -> Vec<Rule> {
     let rules = if rng.chance(1, one_in) { rng.range(1, RULES_MAX) } else { 0 };
     let faults: Vec<(Fault, u64)> =
-        STRIKES.into_iter().filter(|(fault, _)| allowed.has(*fault)).collect();
+        AT_MARKS.into_iter().filter(|(fault, _)| allowed.has(*fault)).collect();
     if faults.is_empty() {
         return Vec::new();
     }
@@ -381,9 +381,10 @@ impl Targets {
         targets
     }
 
-    /// Replaces the rules; hits count from now on. Rules that have struck are kept for the record.
+    /// Replaces the rules; hits count from now on. Rules whose faults were injected are kept for
+    /// the record.
     pub fn replace(&mut self, rules: &[Rule], seeds: Seeds) {
-        self.rules.retain(|armed| armed.struck);
+        self.rules.retain(|armed| armed.injected);
         for (index, rule) in (0..).zip(rules) {
             let rng = match &rule.choices {
                 Some(choices) => Rng::scripted(choices.clone()),
@@ -391,7 +392,7 @@ impl Targets {
             };
             let nth = self.count(rule.mark, rule.side).saturating_add(rule.nth);
             let rule = Rule { nth, ..rule.clone() };
-            self.rules.push(Armed { rule, rng, struck: false });
+            self.rules.push(Armed { rule, rng, injected: false });
         }
     }
 
@@ -399,7 +400,7 @@ impl Targets {
         self.hits[side.map_or(0, |side| 1 + side as usize)][mark as usize]
     }
 
-    /// No rule strikes any more.
+    /// No rule injects its fault any more.
     pub fn disarm(&mut self) {
         self.off = true;
         self.met.clear();
@@ -433,11 +434,11 @@ impl Targets {
                 self.hits[1 + side as usize][mark as usize] += 1;
             }
         }
-        let due = |(rule, Armed { rule: Rule { mark, nth, side, fault, .. }, struck, .. }): (
+        let due = |(rule, Armed { rule: Rule { mark, nth, side, fault, .. }, injected, .. }): (
             usize,
             &Armed,
         )| {
-            let now = marks.contains(*mark) && side.is_none_or(is) && !struck;
+            let now = marks.contains(*mark) && side.is_none_or(is) && !injected;
             (now && self.count(*mark, *side) == *nth).then_some(Met { rule, server, fault: *fault })
         };
         self.rules.iter().enumerate().filter_map(due).collect()
@@ -450,23 +451,23 @@ impl Targets {
         rng
     }
 
-    /// A rule has struck.
-    pub fn struck(&mut self, met: Met, choices: Vec<u64>, told: String) {
+    /// The fault of a rule was injected.
+    pub fn injected(&mut self, met: Met, choices: Vec<u64>, told: String) {
         let armed = &mut self.rules[met.rule];
         armed.rule.choices = Some(choices);
         armed.rule.told = told;
-        armed.struck = true;
+        armed.injected = true;
     }
 
-    /// Whether the rule has struck.
-    pub fn has_struck(&self, rule: usize) -> bool {
-        self.rules[rule].struck
+    /// Whether the fault of the rule was injected.
+    pub fn is_injected(&self, rule: usize) -> bool {
+        self.rules[rule].injected
     }
 
-    /// The rules that have struck, with their choices.
-    pub fn take_struck(&mut self) -> Vec<Rule> {
+    /// The rules whose faults were injected, with their choices.
+    pub fn take_injected(&mut self) -> Vec<Rule> {
         let rules = std::mem::take(&mut self.rules).into_iter();
-        rules.filter(|armed| armed.struck).map(|armed| armed.rule).collect()
+        rules.filter(|armed| armed.injected).map(|armed| armed.rule).collect()
     }
 }
 

@@ -27,7 +27,7 @@ pub enum Outcome {
 /// Counters of one run, or sums over several.
 #[derive(Clone, Debug)]
 pub struct Counters {
-    /// Faults that struck, by kind.
+    /// Injected faults, by kind.
     pub faults: [u64; Fault::ALL.len()],
     /// Completed calls, by operation and outcome.
     pub calls: [[u64; 4]; Op::ALL.len()],
@@ -90,7 +90,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts a fault that struck.
+    /// Counts an injected fault.
     pub fn fault(&mut self, fault: Fault) {
         self.faults[fault as usize] += 1;
     }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use zabkeeper_core::{Epoch, Instant, Mode, ServerId, Status, Zxid};
 
 use crate::faults::catalog::Fault;
-use crate::record::timeline::{Hit, Strike};
+use crate::record::timeline::{Hit, Injection};
 
 /// Columns of the diagram.
 const COLUMNS: u64 = 100;
@@ -160,15 +160,15 @@ impl Roles {
     }
 
     /// The diagram: a row per server, and one for partitions if there were any.
-    pub fn draw(&self, end: Instant, strikes: &[Strike]) -> String {
+    pub fn draw(&self, end: Instant, injections: &[Injection]) -> String {
         let width = (end.0 / COLUMNS).max(1);
         let columns = || (0..COLUMNS).map(|n| (n * width, (n + 1) * width));
         let mut text = String::new();
         for (server, changes) in &self.changes {
-            let paused = |strike: &&Strike| {
-                strike.fault == Fault::NodePause && strike.hit == Hit::Server(*server)
+            let paused = |injection: &&Injection| {
+                injection.fault == Fault::NodePause && injection.hit == Hit::Server(*server)
             };
-            let pauses: Vec<&Strike> = strikes.iter().filter(paused).collect();
+            let pauses: Vec<&Injection> = injections.iter().filter(paused).collect();
             let letter = |(from, to)| {
                 let role = worst(changes, from, to);
                 let stands = role != Role::Down && during(&pauses, from, to);
@@ -177,8 +177,8 @@ impl Roles {
             let row: String = columns().map(letter).collect();
             let _infallible = writeln!(text, "s{:<8} {row}", server.0);
         }
-        let apart = |strike: &&Strike| matches!(strike.hit, Hit::Pairs(_));
-        let cuts: Vec<&Strike> = strikes.iter().filter(apart).collect();
+        let apart = |injection: &&Injection| matches!(injection.hit, Hit::Pairs(_));
+        let cuts: Vec<&Injection> = injections.iter().filter(apart).collect();
         if !cuts.is_empty() {
             let letter = |(from, to)| if during(&cuts, from, to) { '#' } else { ' ' };
             let row: String = columns().map(letter).collect();
@@ -194,9 +194,9 @@ impl Roles {
     }
 }
 
-/// Whether one of these strikes lasts into the interval.
-fn during(strikes: &[&Strike], from: u64, to: u64) -> bool {
-    strikes.iter().any(|s| s.at.0 < to && s.until.is_some_and(|until| from < until.0))
+/// Whether one of these faults lasts into the interval.
+fn during(injections: &[&Injection], from: u64, to: u64) -> bool {
+    injections.iter().any(|s| s.at.0 < to && s.until.is_some_and(|until| from < until.0))
 }
 
 fn worst(changes: &[(Instant, Role)], from: u64, to: u64) -> Role {
@@ -218,18 +218,18 @@ mod tests {
         assert!(!roles.record(Instant(20), s1, Role::Leads));
         roles.record(Instant(505), s1, Role::Down);
         roles.record(Instant(507), s1, Role::Follows);
-        let strike = |fault, hit, at, until| Strike {
+        let injection = |fault, hit, at, until| Injection {
             at: Instant(at),
             until: Some(Instant(until)),
             fault,
             hit,
         };
         let apart = Hit::Pairs(vec![(s1, ServerId(2))]);
-        let strikes = [
-            strike(Fault::NetSplit, apart, 900, 950),
-            strike(Fault::NodePause, Hit::Server(s1), 490, 530),
+        let injections = [
+            injection(Fault::NetSplit, apart, 900, 950),
+            injection(Fault::NodePause, Hit::Server(s1), 490, 530),
         ];
-        let drawn = roles.draw(Instant(1_000), &strikes);
+        let drawn = roles.draw(Instant(1_000), &injections);
         let rows: Vec<&str> = drawn.lines().collect();
         assert_eq!(rows[0], format!("s1        ?{}z-zz{}", "L".repeat(48), "f".repeat(47)));
         assert_eq!(rows[1], format!("cut       {}#####{}", " ".repeat(90), " ".repeat(5)));

@@ -14,7 +14,7 @@ use zabkeeper_core::Instant;
 
 use crate::faults::catalog::Fault;
 use crate::record::roles::{Reign, Role};
-use crate::record::timeline::{Hit, Strike};
+use crate::record::timeline::{Hit, Injection};
 use crate::run::job::Report;
 use crate::run::report::{self, Totals};
 
@@ -36,11 +36,11 @@ pub fn screen(report: &Report) -> String {
     let outcome = &report.outcome;
     let totals = Totals::of(report);
     let mut text = format!("{:<HEAD$}{}\n\n", "seed", opening(report));
-    text.push_str(&outcome.roles.draw(outcome.ended, outcome.strikes.list()));
+    text.push_str(&outcome.roles.draw(outcome.ended, outcome.injections.list()));
     text.push('\n');
     text.push_str(&reigns(report));
     text.push('\n');
-    text.push_str(&struck(report));
+    text.push_str(&injected(report));
     text.push_str(&paragraph("crashes", &losses(report)));
     text.push_str(&paragraph("calls", &calls(report)));
     text.push_str(&paragraph("happened", &happened(report)));
@@ -120,27 +120,31 @@ fn ending(reign: &Reign, report: &Report) -> String {
         Role::Begins => Role::HALTED,
         Role::Joins | Role::Leads | Role::Follows => role.name(),
     };
-    let concerns = |strike: &&Strike| {
-        let Some(before) = end.0.checked_sub(strike.at.0) else {
+    let concerns = |injection: &&Injection| {
+        let Some(before) = end.0.checked_sub(injection.at.0) else {
             return false;
         };
-        let lasts = strike.until.is_none_or(|until| until.0 + 1_000_000_000 >= end.0);
-        let fits = if role == Role::Down { fells(strike.fault) } else { tires(strike.fault) };
-        let near = if ends_at_once(strike.fault) { before < 50_000_000 } else { before <= CAUSE };
-        let link = !matches!(strike.hit, Hit::Conn(_)) || strike.servers().len() == 2;
-        near && lasts && fits && link && strike.servers().contains(&reign.server)
+        let lasts = injection.until.is_none_or(|until| until.0 + 1_000_000_000 >= end.0);
+        let fits = if role == Role::Down { fells(injection.fault) } else { tires(injection.fault) };
+        let near =
+            if ends_at_once(injection.fault) { before < 50_000_000 } else { before <= CAUSE };
+        let link = !matches!(injection.hit, Hit::Conn(_)) || injection.servers().len() == 2;
+        near && lasts && fits && link && injection.servers().contains(&reign.server)
     };
-    let cause = report.outcome.strikes.list().iter().rfind(concerns);
+    let cause = report.outcome.injections.list().iter().rfind(concerns);
     let down = report.outcome.roles.down(end);
     let few = role == Role::Looking && 2 * down >= report.outcome.roles.changes().len();
     match cause {
         _ if few => format!("{what}, {down} of {} are down", report.outcome.roles.changes().len()),
-        Some(strike) if strike.at == end => format!("{what}: {}", strike.fault),
-        Some(strike) => {
-            let ms = (end.0 - strike.at.0) / 1_000_000;
-            let whom =
-                if matches!(strike.hit, Hit::Server(_)) { String::new() } else { strike.whom() };
-            format!("{what}, {ms} ms after {} {whom}", strike.fault).trim_end().to_owned()
+        Some(injection) if injection.at == end => format!("{what}: {}", injection.fault),
+        Some(injection) => {
+            let ms = (end.0 - injection.at.0) / 1_000_000;
+            let whom = if matches!(injection.hit, Hit::Server(_)) {
+                String::new()
+            } else {
+                injection.whom()
+            };
+            format!("{what}, {ms} ms after {} {whom}", injection.fault).trim_end().to_owned()
         }
         None => what.to_owned(),
     }
@@ -182,9 +186,9 @@ fn tires(fault: Fault) -> bool {
 }
 
 /// The faults with their targets: servers by name, others by number.
-fn struck(report: &Report) -> String {
+fn injected(report: &Report) -> String {
     let counters = &report.outcome.counters;
-    let strikes = report.outcome.strikes.list();
+    let injections = report.outcome.injections.list();
     let mut text = String::new();
     for (family, title) in
         [("node.", "servers"), ("disk.", "disks"), ("net.", "network"), ("client.", "clients")]
@@ -194,7 +198,8 @@ fn struck(report: &Report) -> String {
         let told = Fault::ALL.iter().filter(of_family).filter(hit).map(|fault| {
             let count = counters.faults[*fault as usize];
             let name = fault.name().trim_start_matches(family);
-            let whom = if family == "node." { servers_hit(*fault, strikes) } else { String::new() };
+            let whom =
+                if family == "node." { servers_hit(*fault, injections) } else { String::new() };
             format!("{name} {}{whom}", grouped(count))
         });
         let told: Vec<String> = told.collect();
@@ -208,11 +213,11 @@ fn struck(report: &Report) -> String {
     text
 }
 
-fn servers_hit(fault: Fault, strikes: &[Strike]) -> String {
-    let mut servers: Vec<u64> = strikes
+fn servers_hit(fault: Fault, injections: &[Injection]) -> String {
+    let mut servers: Vec<u64> = injections
         .iter()
-        .filter(|strike| strike.fault == fault && matches!(strike.hit, Hit::Server(_)))
-        .flat_map(Strike::servers)
+        .filter(|injection| injection.fault == fault && matches!(injection.hit, Hit::Server(_)))
+        .flat_map(Injection::servers)
         .map(|server| server.0)
         .collect();
     servers.sort_unstable();

@@ -28,7 +28,7 @@ pub enum Kind {
     Disk = 5,
     /// The disk reports a completion to a server.
     Completion = 6,
-    /// A fault strikes or ends.
+    /// A fault is injected or ends.
     Fault = 7,
     /// A server starts, recovers, stops.
     Life = 8,

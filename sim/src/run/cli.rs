@@ -71,8 +71,9 @@ pub struct Flags {
     /// Operations of clients: +name, -name, only=name, comma separated; `list` prints the names.
     #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
     pub ops: String,
-    /// A fault that strikes when a mark is hit, instead of those drawn: `MARK[#n][@role]=FAULT`,
-    /// repeatable; roles are looking, leading, following. `off` for none, `list` prints all marks.
+    /// A fault that is injected when a mark is hit, instead of those drawn:
+    /// `MARK[#n][@role]=FAULT`, repeatable; roles are looking, leading, following. `off` for none,
+    /// `list` prints all marks.
     #[arg(long, value_name = "RULE")]
     pub at_mark: Vec<String>,
     /// A power failure between the outputs of the step that hits a mark: `MARK[#n][@role]`,
@@ -311,7 +312,7 @@ impl Flags {
         }
         let off = self.at_mark.iter().any(|text| text == "off");
         if off && self.at_mark.len() + self.crash_at.len() > 1 {
-            return Err("--at-mark off: then nothing else may strike at marks".to_owned());
+            return Err("--at-mark off: then no other fault may be injected at marks".to_owned());
         }
         let files = [&self.html, &self.json, &self.coverage, &self.save_schedule];
         let files = Vec::from_iter(files.into_iter().flatten());

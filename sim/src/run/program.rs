@@ -160,9 +160,9 @@ fn say_drifted(report: &Report) {
     }
 }
 
-/// Names the strikes of a schedule that had no target.
+/// Names the faults of a schedule that had no target.
 fn say_idle(schedule: &Schedule) {
-    /// Maximum number of strikes named.
+    /// Maximum number of faults named.
     const NAMED: usize = 5;
     let idle: Vec<&Step> =
         schedule.steps.iter().filter(|step| !step.hit && step.act.fault().is_some()).collect();
@@ -174,7 +174,7 @@ fn say_idle(schedule: &Schedule) {
         ));
     }
     if idle.len() > NAMED {
-        say(&format!("{} more strikes have hit nobody\n", idle.len() - NAMED));
+        say(&format!("{} more faults had no target\n", idle.len() - NAMED));
     }
 }
 

@@ -162,9 +162,9 @@ fn percentile(values: &[u64], share: usize) -> Option<u64> {
 pub fn stats(totals: &Totals) -> String {
     let cpu = totals.cpu_ns.max(1);
     let per_second = |count: u64| u128::from(count) * 1_000_000_000 / u128::from(cpu);
-    // Properties are always in force, so they are not counted as strikes.
-    let strikes = Fault::ALL.iter().filter(|fault| fault.trigger() != Trigger::Always);
-    let strikes: u64 = strikes.map(|fault| totals.counters.faults[*fault as usize]).sum();
+    // Properties are always in force, so they are not counted as injected.
+    let faults = Fault::ALL.iter().filter(|fault| fault.trigger() != Trigger::Always);
+    let faults: u64 = faults.map(|fault| totals.counters.faults[*fault as usize]).sum();
     let peak = job::peak_memory().map_or("unknown".to_owned(), |n| (n >> 20).to_string());
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     format!(
@@ -180,7 +180,7 @@ pub fn stats(totals: &Totals) -> String {
         per_second(totals.counters.calls_ended()),
         per_second(totals.counters.counts.commits),
         per_second(totals.counters.counts.reigns),
-        ratio(strikes * 60, totals.virtual_ns / 1_000_000_000),
+        ratio(faults * 60, totals.virtual_ns / 1_000_000_000),
         ratio(totals.checks_made(), totals.events),
     )
 }
@@ -244,7 +244,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "liveness_notifications": report.outcome.liveness.notifications,
         "epochs": report.outcome.roles.reigns().iter().map(|reign| reign.epoch).collect::<BTreeSet<_>>().len(),
         "counts": object(&totals.counters.counts.fields()),
-        "faults": object(&faults_struck(&totals.counters)),
+        "faults": object(&faults_injected(&totals.counters)),
         "losses": object(&totals.counters.losses.fields()),
         "calls": calls(&totals.counters),
         "checks": object(&totals.checks),
@@ -268,7 +268,7 @@ pub fn json_batch(totals: &Totals, failures: &[String]) -> Value {
         "peak_memory_bytes": job::peak_memory(),
         "distinct_end_digests": totals.ends.len(),
         "counts": object(&totals.counters.counts.fields()),
-        "faults": object(&faults_struck(&totals.counters)),
+        "faults": object(&faults_injected(&totals.counters)),
         "losses": object(&totals.counters.losses.fields()),
         "calls": calls(&totals.counters),
         "checks": object(&totals.checks),
@@ -293,7 +293,7 @@ fn happened(counters: &Counters) -> String {
     format!(
         "happened  {}\nfaults    {}\ncrashes   {}\ncalls     {}\nmarks     {}",
         list(&counters.counts.fields()),
-        none_or_list(&faults_struck(counters)),
+        none_or_list(&faults_injected(counters)),
         none_or_list(
             &counters.losses.fields().into_iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>()
         ),
@@ -321,9 +321,9 @@ pub fn speed(totals: &Totals) -> String {
     )
 }
 
-fn faults_struck(counters: &Counters) -> Vec<(&'static str, u64)> {
-    let struck = |fault: &Fault| counters.faults[*fault as usize];
-    Fault::ALL.iter().filter(|f| struck(f) > 0).map(|f| (f.name(), struck(f))).collect()
+fn faults_injected(counters: &Counters) -> Vec<(&'static str, u64)> {
+    let injected = |fault: &Fault| counters.faults[*fault as usize];
+    Fault::ALL.iter().filter(|f| injected(f) > 0).map(|f| (f.name(), injected(f))).collect()
 }
 
 fn calls_text(counters: &Counters) -> String {

@@ -249,7 +249,7 @@ fn elections(time: Duration) -> Figure {
         let reign = |k| {
             let from = SECOND + k * REIGN;
             let write = Act::Call(ClientId(0), Op::Create);
-            [step(from, Act::Strike(Fault::NodeKillLeader)), step(from + REIGN / 2, write)]
+            [step(from, Act::Inject(Fault::NodeKillLeader)), step(from + REIGN / 2, write)]
         };
         let steps: Vec<Step> = (0..REIGNS).flat_map(reign).collect();
         job::replay(&Schedule::of_run(n, &options, steps), TraceSink::Off, false)

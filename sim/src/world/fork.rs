@@ -68,7 +68,7 @@ impl World {
             self.ends.max(Instant(shared.now.0 + AFTERWARDS))
         };
         if !shared.decisions.is_scripted() {
-            shared.decisions.forget_strikes();
+            shared.decisions.forget_faults();
             if let Some(allowed) = &shared.options.at_marks {
                 let rules = targets::draw(2, allowed, &mut seeds.stream("config/marks", 0));
                 shared.targets.replace(&rules, seeds);

@@ -46,7 +46,7 @@ impl World {
         shared.options.server.snapshot_pause_us = 0;
         shared.options.workload.hops = false;
         shared.reach.heal();
-        shared.strikes.healed(shared.now);
+        shared.injections.healed(shared.now);
         for client in self.clients.values_mut() {
             client.thaw(shared);
         }
@@ -109,12 +109,12 @@ impl World {
             Fate::Dead => self.end_for_good(server),
             Fate::Hung => self.hang(server),
             Fate::Stuck => {
-                self.shared.strikes.begin(Fault::DiskStall);
+                self.shared.injections.begin(Fault::DiskStall);
                 self.shared.hit(Hit::Server(server), Some(FOREVER));
                 self.nodes[&server].disk().borrow_mut().trouble.stalled_until = FOREVER;
             }
             Fate::Alone | Fate::Apart => {
-                self.shared.strikes.begin(Fault::NetSplit);
+                self.shared.injections.begin(Fault::NetSplit);
                 self.hit_and_cut(Fault::NetSplit, self.all_around(server), FOREVER);
             }
         }
@@ -131,7 +131,7 @@ impl World {
         let how = node.end_by(rng.chance(1, 2), shared);
         if node.is_running() {
             let fault = if how == Crash::Kill { Fault::NodeKill } else { Fault::NodePower };
-            shared.strikes.begin(fault);
+            shared.injections.begin(fault);
             shared.hit(Hit::Server(server), Some(FOREVER));
             node.crash(how, rng, shared);
         }
@@ -143,7 +143,7 @@ impl World {
         if node.pause(FOREVER).is_none() {
             return self.end_for_good(server);
         }
-        shared.strikes.begin(Fault::NodePause);
+        shared.injections.begin(Fault::NodePause);
         shared.hit(Hit::Server(server), Some(FOREVER));
         shared.observe(Observation::StandsStill { server, until: FOREVER });
     }

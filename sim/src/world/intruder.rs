@@ -206,7 +206,7 @@ impl World {
     }
 
     fn visit(&mut self, server: ServerId, session: Option<SessionId>, bytes: Bytes) -> Visit {
-        let stay = self.strike_rng().range(10, 5_000) * MS;
+        let stay = self.injection_rng().range(10, 5_000) * MS;
         Visit { server, bytes, session, wrong_password: false, wait: 0, stay }
     }
 

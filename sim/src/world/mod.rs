@@ -6,6 +6,7 @@
 mod fork;
 mod grow;
 mod heal;
+mod inject;
 mod intruder;
 pub mod options;
 mod outcome;
@@ -17,7 +18,6 @@ mod scene;
 pub mod shared;
 pub mod stop;
 mod stranger;
-mod strike;
 mod waits;
 mod wipe;
 
@@ -41,7 +41,7 @@ use crate::network::reach::Reach;
 use crate::network::stream::{Arrival, Delivery, End, Network, Party};
 use crate::record::counters::{Counters, Counts};
 use crate::record::roles::{Role, Roles};
-use crate::record::timeline::{Lines, Strikes};
+use crate::record::timeline::{Injections, Lines};
 use crate::record::trace::{Kind, Trace, TraceSink};
 use crate::replay::schedule::{Act, Schedule, Step};
 use crate::world::options::Options;
@@ -79,10 +79,10 @@ pub struct World {
     fault_rng: [Rng; Fault::ALL.len()],
     /// All connection attempts of clients are refused until then.
     refusing_until: Instant,
-    /// The fault whose strike fails the run.
+    /// The fault that fails the run when it is injected.
     trips: Option<Fault>,
-    /// The fault that strikes at this moment.
-    striking: Option<Fault>,
+    /// The fault that is injected at this moment.
+    injecting: Option<Fault>,
     /// End of the phase of faults.
     ends: Instant,
     /// Forks still to come, the next one last.
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Fails the run when this fault strikes.
+    /// Fails the run when this fault is injected.
     pub(crate) fn tripped_by(mut self, fault: Option<Fault>) -> World {
         self.trips = fault;
         self
@@ -204,7 +204,7 @@ impl World {
             net: Network::new(seeds.stream("net/numbers", 0).below(1 << 40)),
             reach: Reach::default(),
             roles: Roles::default(),
-            strikes: Strikes::default(),
+            injections: Injections::default(),
             timeline: (sink == TraceSink::Collect).then(Box::default),
             lines: match sink {
                 TraceSink::States(view) => Some(Box::new(Lines::new(view, &servers))),
@@ -233,7 +233,7 @@ impl World {
             fault_rng: Fault::ALL.map(|fault| seeds.stream("faults", fault as u64)),
             refusing_until: Instant(0),
             trips: base.trips,
-            striking: None,
+            injecting: None,
             ends: Instant(u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)),
             forks: forks.into_iter().rev().collect(),
             in_order: base.in_order,
@@ -299,13 +299,13 @@ impl World {
             healed,
             end_digest: self.end_digest,
             roles: shared.roles,
-            strikes: shared.strikes,
+            injections: shared.injections,
             timeline: shared.timeline,
             held,
             trace: shared.trace,
             steps: shared.decisions.take_record(),
             hits: *shared.targets.hits(),
-            rules: shared.targets.take_struck(),
+            rules: shared.targets.take_injected(),
         }
     }
 
@@ -352,7 +352,7 @@ impl World {
                 self.happen(event);
             }
             for met in std::mem::take(&mut self.shared.targets.met) {
-                self.strike_at_mark(met);
+                self.inject_at_mark(met);
             }
             let (last, events) = self.give_up;
             let over = at > last || self.shared.trace.events() > events;
@@ -379,7 +379,7 @@ impl World {
     /// Carries out a decision.
     fn act(&mut self, due: Due) {
         match due {
-            Due::Strike(fault) => self.strike(fault),
+            Due::Inject(fault) => self.inject(fault),
             Due::Press { server, until } => self.press(server, until),
             Due::Work { client, life } => {
                 if let Some(state) = self.clients.get_mut(&client) {
@@ -396,7 +396,7 @@ impl World {
                     return;
                 };
                 match act {
-                    Act::Strike(fault) => self.strike_as(fault, choices),
+                    Act::Inject(fault) => self.inject_as(fault, choices),
                     Act::Call(client, op) => {
                         let shared = &mut self.shared;
                         let client = self.clients.get_mut(&client);

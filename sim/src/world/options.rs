@@ -90,11 +90,11 @@ pub struct Options {
     pub servers: u32,
     /// Number of clients.
     pub clients: u32,
-    /// The faults that strike by time.
+    /// The faults that are injected by time.
     pub faults: FaultPlan,
-    /// The faults that strike at marks.
+    /// The faults that are injected at marks.
     pub rules: Vec<Rule>,
-    /// The faults that may strike at marks, where rules are drawn.
+    /// The faults that may be injected at marks, where rules are drawn.
     pub at_marks: Option<FaultPlan>,
     /// Places at which the run forks.
     pub forks: Vec<Fork>,

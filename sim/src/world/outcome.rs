@@ -13,7 +13,7 @@ use crate::engine::fork::Fork;
 use crate::faults::targets::Rule;
 use crate::record::counters::Counters;
 use crate::record::roles::Roles;
-use crate::record::timeline::{Strikes, Timeline};
+use crate::record::timeline::{Injections, Timeline};
 use crate::record::trace::{Trace, TraceSink};
 use crate::replay::schedule::Step;
 
@@ -46,8 +46,8 @@ pub struct Outcome {
     pub end_digest: Option<u64>,
     /// The role of each server over time.
     pub roles: Roles,
-    /// The faults that struck, with their targets.
-    pub strikes: Strikes,
+    /// The injected faults, with their targets.
+    pub injections: Injections,
     /// The collected events, if requested.
     pub timeline: Option<Box<Timeline>>,
     /// The contents of servers, disks and queue at the end, if the run had a stop.
@@ -56,7 +56,7 @@ pub struct Outcome {
     pub trace: Trace,
     /// The decisions, if recorded.
     pub steps: Option<Vec<Step>>,
-    /// Faults that struck at marks.
+    /// Faults that were injected at marks.
     pub rules: Vec<Rule>,
     /// Steps that hit each mark before the heal.
     pub hits: [u32; Mark::ALL.len()],
@@ -90,7 +90,7 @@ impl Outcome {
             healed: String::new(),
             end_digest: None,
             roles: Roles::default(),
-            strikes: Strikes::default(),
+            injections: Injections::default(),
             timeline: None,
             held: Held::default(),
             trace: Trace::new(TraceSink::Off, false),

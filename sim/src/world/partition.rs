@@ -21,7 +21,7 @@ const RETRANSMISSION: u64 = 400 * MS;
 /// Sender and receiver of a cut direction.
 type Direction = (ServerId, ServerId);
 
-/// A partition that begins later than the strike that it belongs to.
+/// A partition that begins later than the fault that it belongs to.
 #[derive(Clone, Debug)]
 pub(super) struct Partition {
     fault: Fault,
@@ -178,7 +178,7 @@ impl World {
         self.shared.after(after, Event::Parts { partition: number });
     }
 
-    /// Begins a planned partition, if faults still strike.
+    /// Begins a planned partition, if faults are still injected.
     pub(super) fn part_as_planned(&mut self, number: usize) {
         let Partition { fault, whom, until, rng } = self.partitions[number].clone();
         let newest = || self.leaders_by_epoch().pop().map(|leader| self.all_around(leader));
@@ -191,7 +191,7 @@ impl World {
             return;
         }
         let before = std::mem::replace(&mut self.fault_rng[fault as usize], rng);
-        self.shared.strikes.begin(fault);
+        self.shared.injections.begin(fault);
         match unaware {
             Some(leader) => self.cut_unaware(fault, leader, until),
             None => self.cut_all(fault, cut, until),
@@ -244,7 +244,7 @@ impl World {
             over = over.max(late);
         }
         // Stalled bytes may arrive long after the end of the partition (seed 0x2d001e000ab9, L8).
-        shared.observe(Observation::Struck { servers: &servers, until: over });
+        shared.observe(Observation::FaultInjected { servers: &servers, until: over });
     }
 }
 

@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// No fault has struck since the heal, so elections are rare, apart from exhausted epochs.
+    /// No fault was injected since the heal, so elections are rare, apart from exhausted epochs.
     /// Notifications from before the heal that reach a paused server late still change its vote or
     /// its round; it sends that to all others, and each may answer. Examples: 0xd28005a6 of the
     /// session profile, where two servers repeated notifications to a third one for seconds, and a

@@ -1,6 +1,6 @@
 //! Requests to a deposed leader that does not know yet that it has lost the leadership.
 //!
-//! Owns when they are made, and by which clients. They are ordinary calls and strikes, which
+//! Owns when they are made, and by which clients. They are ordinary calls and faults, which
 //! schedules list as their own steps; under a schedule this module does nothing.
 
 use zabkeeper_core::{Instant, ServerId};
@@ -23,7 +23,7 @@ impl World {
         }
     }
 
-    /// Makes one request, if another leader exists by now: a sync, or a strike that takes over or
+    /// Makes one request, if another leader exists by now: a sync, or a fault that takes over or
     /// closes a session.
     pub(super) fn press(&mut self, server: ServerId, until: Instant) {
         if !self.shared.is_faulty() {
@@ -37,8 +37,8 @@ impl World {
         let faults = &self.shared.options.faults;
         let enabled = [Fault::ClientTwin, Fault::ClientClose].map(|fault| faults.has(fault));
         match self.fault_rng[Fault::NetIsolateLeader as usize].below(4) {
-            0 if enabled[0] => self.strike_once(Fault::ClientTwin),
-            1 if enabled[1] => self.strike_once(Fault::ClientClose),
+            0 if enabled[0] => self.inject_once(Fault::ClientTwin),
+            1 if enabled[1] => self.inject_once(Fault::ClientClose),
             _ => self.ask_for_sync(server),
         }
     }

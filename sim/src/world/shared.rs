@@ -24,7 +24,7 @@ use crate::network::reach::Reach;
 use crate::network::stream::{Arrival, Break, Network, Party};
 use crate::record::counters::Counters;
 use crate::record::roles::Roles;
-use crate::record::timeline::{Hit, Lines, Place, Strikes, Timeline};
+use crate::record::timeline::{Hit, Injections, Lines, Place, Timeline};
 use crate::record::trace::{Kind, Stamp, Trace, plain};
 use crate::world::options::Options;
 
@@ -95,9 +95,9 @@ pub struct Shared {
     pub now: Instant,
     /// Future events.
     pub queue: Queue<Event>,
-    /// Future decisions: fault strikes and client calls.
+    /// Future decisions: faults and client calls.
     pub decisions: Decisions,
-    /// Faults that strike at marks.
+    /// Faults that are injected at marks.
     pub targets: Targets,
     /// The network: connections and the bytes in flight.
     pub net: Network,
@@ -105,8 +105,8 @@ pub struct Shared {
     pub reach: Reach,
     /// The role of each server over time.
     pub roles: Roles,
-    /// The faults that struck, with their targets.
-    pub strikes: Strikes,
+    /// The injected faults, with their targets.
+    pub injections: Injections,
     /// The event trace with its fingerprint.
     pub trace: Trace,
     /// The trace collected for reports that people read.
@@ -128,7 +128,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Whether faults still strike, which ends with the heal.
+    /// Whether faults are still injected, which ends with the heal.
     pub fn is_faulty(&self) -> bool {
         self.healed.is_none()
     }
@@ -182,17 +182,17 @@ impl Shared {
         Place { at: self.now, event: self.trace.events() }
     }
 
-    /// The fault that strikes now hits a target, until `until` if it lasts.
+    /// The fault that is injected now hits a target, until `until` if it lasts.
     pub fn hit(&mut self, hit: Hit, until: Option<Instant>) {
         let between_servers = !matches!(&hit, Hit::Conn(ends) if ends.iter().any(is_no_server));
-        self.strikes.hit(self.now, hit, until);
-        if let Some(strike) = self.strikes.list().last().filter(|_| between_servers) {
-            let (servers, until) = (strike.servers(), until.unwrap_or(self.now));
-            self.observe(Observation::Struck { servers: &servers, until });
+        self.injections.hit(self.now, hit, until);
+        if let Some(injection) = self.injections.list().last().filter(|_| between_servers) {
+            let (servers, until) = (injection.servers(), until.unwrap_or(self.now));
+            self.observe(Observation::FaultInjected { servers: &servers, until });
         }
         let place = self.place();
-        if let (Some(lines), Some(strike)) = (&mut self.lines, self.strikes.list().last()) {
-            lines.struck(place, strike);
+        if let (Some(lines), Some(injection)) = (&mut self.lines, self.injections.list().last()) {
+            lines.injected(place, injection);
         }
     }
 

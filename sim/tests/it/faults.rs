@@ -1,4 +1,4 @@
-//! Every fault of the catalogue strikes, and the world recovers.
+//! Every fault of the catalog is injected, and the world recovers.
 
 use sim::faults::buggify::Choice;
 use sim::faults::catalog::Fault;
@@ -25,18 +25,18 @@ fn selection(fault: Fault) -> String {
 }
 
 #[test]
-fn every_fault_strikes() {
+fn every_fault_is_injected() {
     for fault in Fault::ALL {
-        let mut struck = 0;
+        let mut injected = 0;
         for seed in 1..=40 {
             let report = run(&job(seed, Profile::Default, &selection(fault), 60));
             assert_passed(&report);
-            struck += report.outcome.counters.faults[fault as usize];
-            if struck > 0 {
+            injected += report.outcome.counters.faults[fault as usize];
+            if injected > 0 {
                 break;
             }
         }
-        assert!(struck > 0, "{fault} never struck in 40 runs");
+        assert!(injected > 0, "{fault} was never injected in 40 runs");
     }
 }
 

@@ -49,9 +49,9 @@ fn page_is_self_contained_and_complete() {
         let rows = data["messages"][column].as_array().map(Vec::len);
         assert_eq!(rows, Some(messages), "{column}");
     }
-    let struck: u64 = report.outcome.strikes.list().len() as u64;
-    assert_eq!(data["strikes"].as_array().map(|rows| rows.len() as u64), Some(struck));
-    assert!(struck > 5, "{struck} faults");
+    let injected: u64 = report.outcome.injections.list().len() as u64;
+    assert_eq!(data["injections"].as_array().map(|rows| rows.len() as u64), Some(injected));
+    assert!(injected > 5, "{injected} faults");
     assert_eq!(data["failure"], Value::Null);
 }
 

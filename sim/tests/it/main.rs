@@ -1,4 +1,4 @@
-//! Tests of whole worlds: every fault strikes, a seed has one run, and sabotaged worlds fail.
+//! Tests of whole worlds: every fault is injected, a seed has one run, and sabotaged worlds fail.
 
 mod corpus;
 mod determinism;

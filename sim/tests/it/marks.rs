@@ -1,4 +1,4 @@
-//! Faults strike at marks, and runs with such rules are deterministic and replay.
+//! Faults are injected at marks, and runs with such rules are deterministic and replay.
 
 use std::time::Duration;
 
@@ -22,17 +22,17 @@ fn with_rules(seed: u64, rules: &[&str]) -> Job {
     job
 }
 
-fn struck(report: &Report, fault: Fault) -> u64 {
+fn injected(report: &Report, fault: Fault) -> u64 {
     report.outcome.counters.faults[fault as usize]
 }
 
 #[test]
-fn rule_strikes_once_at_its_mark() {
+fn rule_injects_once_at_its_mark() {
     for text in ["BroadcastBegun#1=node.power", "WriteForwarded#40@following=node.kill"] {
         let report = with_rules(1, &[text]).run(TraceSink::Off, false);
         assert_passed(&report);
         let rule = Rule::parse(text).expect("valid");
-        assert_eq!(struck(&report, rule.fault), 1, "{text}");
+        assert_eq!(injected(&report, rule.fault), 1, "{text}");
         let boots = report.outcome.counters.counts.boots;
         assert_eq!(boots, u64::from(report.options.servers) + 1, "{text}");
         assert_eq!(report.outcome.rules.len(), 1);
@@ -46,15 +46,16 @@ fn rule_strikes_once_at_its_mark() {
 }
 
 #[test]
-fn every_allowed_fault_strikes_at_a_mark() {
+fn every_allowed_fault_is_injected_at_a_mark() {
     for fault in Rule::faults() {
         let report =
             with_rules(2, &[&format!("CommitBatch#20={fault}")]).run(TraceSink::Off, false);
         assert_passed(&report);
-        assert_eq!(struck(&report, fault), 1, "{fault}");
+        assert_eq!(injected(&report, fault), 1, "{fault}");
         // Oracles expect nothing of the server before the recorded end of a fault (L8, swarm
         // 0x1e0004001dde).
-        let ends = report.outcome.strikes.list().iter().all(|strike| strike.until.is_some());
+        let ends =
+            report.outcome.injections.list().iter().all(|injection| injection.until.is_some());
         assert!(ends || !matches!(fault, Fault::DiskSlow | Fault::DiskStall), "{fault}");
     }
 }

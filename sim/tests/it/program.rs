@@ -213,7 +213,7 @@ fn run_is_shown_as_state_lines_page_and_dump() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program reads it from there")]
-fn scheduled_strike_without_a_target_is_named() {
+fn scheduled_fault_without_a_target_is_named() {
     let folder = std::env::temp_dir().join(format!("zabkeeper-idle-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("creates");
     let path = folder.join("idle.schedule");

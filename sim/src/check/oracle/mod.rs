@@ -338,8 +338,8 @@ impl Oracles {
                 self.ledger.grown(voters);
                 Ok(())
             }
-            Observation::Struck { servers, until } => {
-                self.pace.strikes(servers, *until);
+            Observation::FaultInjected { servers, until } => {
+                self.pace.unwell_until(servers, *until);
                 Ok(())
             }
             Observation::StandsStill { server, until } => {

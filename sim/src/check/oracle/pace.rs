@@ -69,8 +69,8 @@ pub(super) fn passes_nobody_over(checks: &mut Checks, id: ServerId, held: usize)
 }
 
 impl Pace {
-    /// A fault strikes these servers, or the network between them, until `until`.
-    pub(super) fn strikes(&mut self, servers: &[ServerId], until: Instant) {
+    /// A fault is injected into these servers, or the network between them, until `until`.
+    pub(super) fn unwell_until(&mut self, servers: &[ServerId], until: Instant) {
         for server in servers {
             let unwell = self.unwell.entry(*server).or_default();
             *unwell = until.max(*unwell);

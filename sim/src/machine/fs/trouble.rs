@@ -1,7 +1,7 @@
 //! Injection of disk faults: durations and severities.
 //!
-//! Owns these draws. Must not decide when a fault strikes, nor its effect on operations: `disk` and
-//! `ops` do.
+//! Owns these draws. Must not decide when a fault is injected, nor its effect on operations: `disk`
+//! and `ops` do.
 
 use zabkeeper_core::Instant;
 

@@ -91,7 +91,7 @@ impl Node {
         }
         self.count_losses(&losses, shared);
         self.slowness = 1;
-        shared.strikes.process_ended(shared.now, id);
+        shared.injections.process_ended(shared.now, id);
         self.dark = matches!(how, Crash::Power { .. });
         match how {
             Crash::Kill => shared.counters.counts.kills += 1,

@@ -118,7 +118,7 @@ impl Lanes {
             let slow = lane == Lane::Log && done.since(shared.now).as_nanos() > usual.into();
             if slow || shared.now < disk.borrow().trouble.slow_until {
                 // What begins on a slow disk may end long after that is over (seed 0x6001003a, L8).
-                shared.observe(Observation::Struck { servers: &[self.server], until: end });
+                shared.observe(Observation::FaultInjected { servers: &[self.server], until: end });
             }
             self.plan_looks(&batch, disk, shared);
             record(disk, self.server, shared);

@@ -621,7 +621,7 @@ impl Process {
         let armed = self.armed.take_if(|_| rule.is_none() && Lengths::of(&out).sum() > 1);
         if armed.is_some() {
             shared.counters.fault(Fault::NodeCrashInStep);
-            shared.strikes.late(shared.now, Fault::NodeCrashInStep, Hit::Server(self.id));
+            shared.injections.late(shared.now, Fault::NodeCrashInStep, Hit::Server(self.id));
         }
         let ends = rule.or(armed.map(|(rng, how)| (rng, how, Lengths::default())));
         let ends = ends.map(|(mut rng, how, before)| {

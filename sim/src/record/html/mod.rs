@@ -77,7 +77,7 @@ pub fn data(report: &Report, timeline: &Timeline, (name, repro): (&str, &str)) -
         "messages": messages(timeline, &lanes),
         "calls": calls(timeline),
         "conns": conns(timeline),
-        "strikes": strikes(report),
+        "injections": injections(report),
         "told": told(timeline, &lanes),
     })
 }
@@ -270,18 +270,25 @@ fn conns(timeline: &Timeline) -> Value {
     timeline.conns.iter().map(row).collect()
 }
 
-fn strikes(report: &Report) -> Value {
+fn injections(report: &Report) -> Value {
     let mut rows = Vec::new();
-    for strike in report.outcome.strikes.list() {
-        let until = strike.until.map_or(-1, |at| i64::try_from(micros(at)).unwrap_or(i64::MAX));
-        let servers: Vec<u64> = strike.servers().iter().map(|id| id.0).collect();
-        let client = match &strike.hit {
+    for injection in report.outcome.injections.list() {
+        let until = injection.until.map_or(-1, |at| i64::try_from(micros(at)).unwrap_or(i64::MAX));
+        let servers: Vec<u64> = injection.servers().iter().map(|id| id.0).collect();
+        let client = match &injection.hit {
             Hit::Client(client) => i64::from(client.0),
             Hit::Conn(ends) => ends.iter().find_map(client_of).unwrap_or(-1),
             Hit::Server(_) | Hit::Pairs(_) | Hit::Clients => -1,
         };
-        let whom = strike.whom();
-        rows.push(json!([micros(strike.at), until, strike.fault.name(), servers, client, whom]));
+        let whom = injection.whom();
+        rows.push(json!([
+            micros(injection.at),
+            until,
+            injection.fault.name(),
+            servers,
+            client,
+            whom
+        ]));
     }
     Value::Array(rows)
 }

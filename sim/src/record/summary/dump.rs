@@ -11,7 +11,7 @@ use zabkeeper_core::{Instant, ServerId};
 
 use crate::faults::heal;
 use crate::record::output::write_file;
-use crate::record::timeline::{Conn, Entry, Lane, Message, Strike, Timeline};
+use crate::record::timeline::{Conn, Entry, Injection, Lane, Message, Timeline};
 use crate::record::trace::plain::positions_in;
 use crate::run::job::Report;
 use crate::world::Held;
@@ -81,18 +81,18 @@ fn of_server(server: ServerId, at: Instant, report: &Report, timeline: &Timeline
             );
         }
     }
-    let on = |strike: &&Strike| {
-        let lasts = strike.until.is_some_and(|until| until > at);
-        strike.at <= at && lasts && strike.servers().contains(&server)
+    let on = |injection: &&Injection| {
+        let lasts = injection.until.is_some_and(|until| until > at);
+        injection.at <= at && lasts && injection.servers().contains(&server)
     };
-    for strike in report.outcome.strikes.list().iter().filter(on) {
-        let until = strike.until.unwrap_or(at);
+    for injection in report.outcome.injections.list().iter().filter(on) {
+        let until = injection.until.unwrap_or(at);
         let _infallible = writeln!(
             text,
             "fault        {} {} from {} {}",
-            strike.fault,
-            strike.whom(),
-            strike.at,
+            injection.fault,
+            injection.whom(),
+            injection.at,
             heal::until(until, until)
         );
     }

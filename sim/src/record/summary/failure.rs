@@ -14,12 +14,12 @@ use crate::check::observe::ClientId;
 use crate::faults::catalog::Fault;
 use crate::faults::heal;
 use crate::record::roles::Role;
-use crate::record::timeline::{Entry, Lane, State, Strike, Timeline, position};
+use crate::record::timeline::{Entry, Injection, Lane, State, Timeline, position};
 use crate::record::trace::plain::{as_position, positions_in};
 use crate::run::job::Report;
 
-/// Number of faults shown that struck before the failure, and their maximum age, ns.
-const STRIKES: usize = 8;
+/// Number of faults shown that were injected before the failure, and their maximum age, ns.
+const FAULTS_SHOWN: usize = 8;
 const NEAR: u64 = 30_000_000_000;
 /// Number of older faults shown if there are no recent ones.
 const LONG_AGO: usize = 3;
@@ -61,7 +61,7 @@ pub fn explain(failure: &Failure, report: &Report, timeline: &Timeline) -> Strin
             );
         }
     }
-    text.push_str(&struck(failure.at, &servers, about_disk, report));
+    text.push_str(&injected(failure.at, &servers, about_disk, report));
     let clients = clients_named(&failure.evidence);
     let place = (failure.at, failure.event);
     let whom = Whom {
@@ -101,11 +101,13 @@ fn positions(at: Instant, report: &Report, timeline: &Timeline) -> String {
     );
     for (server, states) in &timeline.states {
         if let Some(state) = states.last() {
-            let still = |strike: &Strike| {
-                let goes_on = strike.at <= at && strike.until.is_some_and(|until| until > at);
-                strike.fault == Fault::NodePause && goes_on && strike.servers().contains(server)
+            let still = |injection: &Injection| {
+                let goes_on = injection.at <= at && injection.until.is_some_and(|until| until > at);
+                injection.fault == Fault::NodePause
+                    && goes_on
+                    && injection.servers().contains(server)
             };
-            let still = report.outcome.strikes.list().iter().any(still);
+            let still = report.outcome.injections.list().iter().any(still);
             let still = if still { ", stands still" } else { "" };
             let _infallible = writeln!(text, "  s{:<3}{}{still}", server.0, row(*server, state));
         }
@@ -129,11 +131,11 @@ fn row(server: ServerId, state: &State) -> String {
 /// Faults that are still active.
 fn lasting(at: Instant, report: &Report) -> String {
     let mut text = String::new();
-    for strike in report.outcome.strikes.list() {
-        if let Some(until) = strike.until.filter(|until| *until > at) {
+    for injection in report.outcome.injections.list() {
+        if let Some(until) = injection.until.filter(|until| *until > at) {
             let head = if text.is_empty() { "\nfaults that go on\n" } else { "" };
-            let since = strike.at.to_string();
-            let (fault, whom) = (strike.fault, strike.whom());
+            let since = injection.at.to_string();
+            let (fault, whom) = (injection.fault, injection.whom());
             let _infallible = writeln!(
                 text,
                 "{head}  {since:>13}  {fault} {whom} {}",
@@ -235,30 +237,37 @@ fn reached_at(states: &[State], mark: usize, zxid: Zxid) -> Option<Instant> {
 }
 
 /// The last faults that hit these servers or, for a promise about a disk, the disk and its process.
-fn struck(at: Instant, servers: &BTreeSet<ServerId>, about_disk: bool, report: &Report) -> String {
-    let disks = |strike: &&Strike| {
-        let name = strike.fault.name();
+fn injected(
+    at: Instant,
+    servers: &BTreeSet<ServerId>,
+    about_disk: bool,
+    report: &Report,
+) -> String {
+    let disks = |injection: &&Injection| {
+        let name = injection.fault.name();
         !about_disk || name.starts_with("disk.") || name.starts_with("node.")
     };
-    let concerns = |strike: &&Strike| {
-        let hit = strike.servers();
-        strike.at <= at && (servers.is_empty() || hit.iter().any(|server| servers.contains(server)))
+    let concerns = |injection: &&Injection| {
+        let hit = injection.servers();
+        injection.at <= at
+            && (servers.is_empty() || hit.iter().any(|server| servers.contains(server)))
     };
-    let list = report.outcome.strikes.list().iter();
-    let all: Vec<&Strike> = list.filter(concerns).filter(disks).collect();
-    let is_near =
-        |strike: &&Strike| about_disk || strike.until.unwrap_or(strike.at).0 + NEAR >= at.0;
-    let mut near: Vec<&Strike> = all.iter().copied().filter(is_near).collect();
+    let list = report.outcome.injections.list().iter();
+    let all: Vec<&Injection> = list.filter(concerns).filter(disks).collect();
+    let is_near = |injection: &&Injection| {
+        about_disk || injection.until.unwrap_or(injection.at).0 + NEAR >= at.0
+    };
+    let mut near: Vec<&Injection> = all.iter().copied().filter(is_near).collect();
     if near.is_empty() {
         // An old fault may be the cause.
         near = all[all.len().saturating_sub(LONG_AGO)..].to_vec();
     }
     if near.is_empty() {
-        return "\nno fault has struck these servers\n".to_owned();
+        return "\nthese servers had no fault\n".to_owned();
     }
-    let mut text = format!("\nfaults that struck {} before it\n", names(servers));
-    for strike in &near[near.len().saturating_sub(STRIKES)..] {
-        let until = strike.until.map(|until| {
+    let mut text = format!("\nfaults of {} before it\n", names(servers));
+    for injection in &near[near.len().saturating_sub(FAULTS_SHOWN)..] {
+        let until = injection.until.map(|until| {
             let on = if until > at { ", still on" } else { "" };
             format!(" {}{on}", heal::until(until, short(until)))
         });
@@ -266,9 +275,9 @@ fn struck(at: Instant, servers: &BTreeSet<ServerId>, about_disk: bool, report: &
         let _infallible = writeln!(
             text,
             "  {:>13}  {} {}{until}",
-            strike.at.to_string(),
-            strike.fault,
-            strike.whom()
+            injection.at.to_string(),
+            injection.fault,
+            injection.whom()
         );
     }
     text

@@ -19,13 +19,13 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
     } else {
         "; nothing less was found to fail like this"
     };
-    let (strikes, calls) = schedule.counts();
+    let (faults, calls) = schedule.counts();
     let servers = plural(schedule.options.servers.into(), "server");
     let clients = plural(schedule.clients() as u64, "client");
     let always: String =
         report.options.faults.on().map(|fault| format!(", always {fault}")).collect();
     let mut text = format!(
-        "\nshrunk    {} faults and {} calls to {strikes} and {calls}, in {tried} runs{end}\n\
+        "\nshrunk    {} faults and {} calls to {faults} and {calls}, in {tried} runs{end}\n\
          with      {servers}, {clients}{always}\n",
         before.0, before.1
     );

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
-use super::{Place, State, Strike, position};
+use super::{Injection, Place, State, position};
 use crate::check::observe::Observation;
 use crate::faults::heal;
 use crate::record::output::tell;
@@ -65,10 +65,10 @@ impl Lines {
     }
 
     /// A fault hits a target.
-    pub fn struck(&mut self, place: Place, strike: &Strike) {
-        let until = strike.until.map(|until| format!(" {}", heal::until(until, until)));
+    pub fn injected(&mut self, place: Place, injection: &Injection) {
+        let until = injection.until.map(|until| format!(" {}", heal::until(until, until)));
         let until = until.unwrap_or_default();
-        self.print(place, None, &format!("{} {}{until}", strike.fault, strike.whom()));
+        self.print(place, None, &format!("{} {}{until}", injection.fault, injection.whom()));
     }
 
     /// Records an observation.
@@ -104,7 +104,7 @@ impl Lines {
             Observation::StandsStill { .. }
             | Observation::Waits { .. }
             | Observation::Grown { .. }
-            | Observation::Struck { .. }
+            | Observation::FaultInjected { .. }
             | Observation::Forgotten { .. }
             | Observation::ConnOpened { .. }
             | Observation::ToServer { .. }

@@ -5,8 +5,8 @@
 //! receive, and nothing reads it before the run is over. Without it a run pays one branch per
 //! event.
 
+mod injections;
 mod lines;
-mod strikes;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,8 +16,8 @@ use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage};
 use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, ServerId, Status, Zxid};
 
+pub use injections::{Hit, Injection, Injections, pairs_text};
 pub use lines::Lines;
-pub use strikes::{Hit, Strike, Strikes, pairs_text};
 
 use crate::check::observe::{ClientId, Observation};
 use crate::record::counters::Outcome;
@@ -308,7 +308,7 @@ impl Timeline {
             | Observation::Unread { .. }
             | Observation::Waits { .. }
             | Observation::Grown { .. }
-            | Observation::Struck { .. }
+            | Observation::FaultInjected { .. }
             | Observation::Serves { .. }
             | Observation::Locals { .. }
             | Observation::Reported { .. }

@@ -48,7 +48,8 @@ pub struct Schedule {
     /// Clients that never connect. They keep their numbers, so that the numbers of other clients do
     /// not change.
     pub absent: BTreeSet<ClientId>,
-    /// The run fails when this fault strikes: an artificial failure with a known cause, for tests.
+    /// The run fails when this fault is injected: an artificial failure with a known cause, for
+    /// tests.
     pub trips: Option<Fault>,
     /// The resolved options. Only the properties among the faults, and the bounds of the workload,
     /// have an effect.
@@ -75,8 +76,8 @@ pub struct Step {
 /// A kind of step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Act {
-    /// A fault strikes.
-    Strike(Fault),
+    /// A fault is injected.
+    Inject(Fault),
     /// A client calls.
     Call(ClientId, Op),
 }
@@ -160,18 +161,18 @@ impl Schedule {
         all.filter(|id| !self.absent.contains(&ClientId(*id))).count()
     }
 
-    /// Number of strikes and of calls.
+    /// Number of faults and of calls.
     pub fn counts(&self) -> (usize, usize) {
-        let strikes = self.steps.iter().filter(|step| step.act.fault().is_some()).count();
-        (strikes, self.steps.len() - strikes)
+        let faults = self.steps.iter().filter(|step| step.act.fault().is_some()).count();
+        (faults, self.steps.len() - faults)
     }
 }
 
 impl Act {
-    /// The fault that strikes.
+    /// The fault that is injected.
     pub fn fault(self) -> Option<Fault> {
         match self {
-            Act::Strike(fault) => Some(fault),
+            Act::Inject(fault) => Some(fault),
             Act::Call(..) => None,
         }
     }
@@ -179,7 +180,7 @@ impl Act {
     /// The client that calls.
     pub fn client(self) -> Option<ClientId> {
         match self {
-            Act::Strike(_) => None,
+            Act::Inject(_) => None,
             Act::Call(client, _) => Some(client),
         }
     }

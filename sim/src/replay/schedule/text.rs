@@ -53,7 +53,7 @@ impl Step {
     /// Kind and choices, without the time.
     fn what(&self) -> String {
         let mut text = match self.act {
-            Act::Strike(fault) => fault.name().to_owned(),
+            Act::Inject(fault) => fault.name().to_owned(),
             Act::Call(client, op) => format!("c{} {}", client.0, op.name()),
         };
         for choice in &self.choices {
@@ -74,9 +74,9 @@ impl Step {
         let client = who.strip_prefix('c').and_then(|number| number.parse().ok());
         let act = match (fault_called(who), client) {
             (Ok(fault), _) if fault.trigger() == Trigger::Always => {
-                return Err(format!("{fault} does not strike: it is a property"));
+                return Err(format!("{fault} is a property, which has no time"));
             }
-            (Ok(fault), _) => Act::Strike(fault),
+            (Ok(fault), _) => Act::Inject(fault),
             (Err(_), Some(client)) => {
                 let name = words.next().unwrap_or("");
                 let op = Op::ALL.into_iter().find(|op| op.name() == name);
@@ -223,7 +223,7 @@ impl Schedule {
             "property" => {
                 let fault = fault_called(value)?;
                 if fault.trigger() != Trigger::Always {
-                    return Err(format!("{fault} is no property: it strikes at a time"));
+                    return Err(format!("{fault} is no property: it is injected at a time"));
                 }
                 self.options.faults.switch_on(fault, (1, 1));
             }
@@ -326,7 +326,7 @@ mod tests {
             schedule.options.rules = vec![Rule { choices: Some(vec![1, 0, 7]), told, ..rule }];
             schedule.steps = vec![
                 step(0, Act::Call(ClientId(7), Op::SetData), vec![]),
-                step(4_467_000_000, Act::Strike(Fault::NodePower), vec![2, 0, u64::MAX]),
+                step(4_467_000_000, Act::Inject(Fault::NodePower), vec![2, 0, u64::MAX]),
                 step(61_000_000_001, Act::Call(ClientId(0), Op::Multi), vec![0, 1]),
             ];
             let read: Schedule = schedule.to_string().parse().expect("it was written");
@@ -366,8 +366,8 @@ mod tests {
         for (line, why) in [
             ("1.0s node.nothing", "\"node.nothing\" is no fault"),
             ("300ms node.kill", "\"300ms\" is no time: 4.467360s, 12s"),
-            ("1.0s disk.torn", "disk.torn does not strike: it is a property"),
-            ("property node.kill", "node.kill is no property: it strikes at a time"),
+            ("1.0s disk.torn", "disk.torn is a property, which has no time"),
+            ("property node.kill", "node.kill is no property: it is injected at a time"),
             ("1s c1 setDatum", "\"setDatum\" is nothing to ask for"),
             ("1.0s c1 setData x", "\"x\": invalid digit found in string"),
             ("reaches Nothing", "no mark is called that"),

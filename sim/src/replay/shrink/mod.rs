@@ -45,7 +45,7 @@ pub struct Shrunk {
     pub schedule: Schedule,
     /// The report of its run, with the collected trace.
     pub report: Report,
-    /// Strikes and calls of the initial run.
+    /// Faults and calls of the initial run.
     pub before: (usize, usize),
     /// The seed of the run that it was shrunk from, if that is not the initial one.
     pub other: Option<u64>,

@@ -56,7 +56,7 @@ const PACES: [&str; 6] =
 
 /// The moves in order; each takes a number of seeds.
 const MOVES: [fn(&mut Search, usize); 19] = [
-    // First, because a rule that strikes at a late hit needs all the steps before that.
+    // First, because a rule for a late hit needs all the steps before that.
     Search::fewer_rules,
     Search::simple_rules,
     Search::heal_early,
@@ -67,10 +67,10 @@ const MOVES: [fn(&mut Search, usize); 19] = [
     Search::fewer_kinds,
     Search::be_calm,
     Search::extreme_settings,
-    Search::keep_around_strikes,
+    Search::keep_around_faults,
     Search::sample,
+    Search::fewer_properties,
     Search::fewer_faults,
-    Search::fewer_strikes,
     Search::fewer_calls,
     Search::same_clients,
     Search::shorter,
@@ -163,7 +163,7 @@ impl Search {
     }
 
     /// Turns off properties, in ever smaller groups.
-    fn fewer_faults(&mut self, seeds: usize) {
+    fn fewer_properties(&mut self, seeds: usize) {
         let faults: Vec<Fault> = self.best.options.faults.on().collect();
         self.ever_fewer(&faults, seeds, |one, off| {
             off.iter().for_each(|fault| one.options.faults.switch_off(*fault));
@@ -243,12 +243,12 @@ impl Search {
                 continue;
             }
             let about = |other: &String| is_in(other, node) || is_in(node, other);
-            for strikes in [false, true] {
+            for faults in [false, true] {
                 let mut one = self.best.clone();
                 let mut of_steps = named.iter();
                 one.steps.retain(|step| {
                     let kept = of_steps.next().is_some_and(|nodes| nodes.iter().any(about));
-                    kept || strikes && step.act.fault().is_some()
+                    kept || faults && step.act.fault().is_some()
                 });
                 if one.steps.len() < self.best.steps.len() && self.try_seeds(&one, seeds) {
                     return;
@@ -257,11 +257,11 @@ impl Search {
         }
     }
 
-    /// Keeps a single strike, and the calls shortly before and after it.
-    fn keep_around_strikes(&mut self, seeds: usize) {
+    /// Keeps a single fault, and the calls shortly before and after it.
+    fn keep_around_faults(&mut self, seeds: usize) {
         for around in [0, 30, 100, 300, 1_000, 3_000] {
-            let strikes = self.acts(|act| act.fault().is_some());
-            for index in strikes.into_iter().rev() {
+            let faults = self.acts(|act| act.fault().is_some());
+            for index in faults.into_iter().rev() {
                 if self.best.steps.len() < SHORT || self.is_over() {
                     return;
                 }
@@ -330,7 +330,7 @@ impl Search {
         }
     }
 
-    /// One call in `of`, or all calls of some clients, with all strikes or a sample of them;
+    /// One call in `of`, or all calls of some clients, with all faults or a sample of them;
     /// possibly with fewer servers and small limits.
     fn part(&mut self, of: u64) -> Schedule {
         let mut one = self.best.clone();
@@ -396,7 +396,7 @@ impl Search {
         }
     }
 
-    /// Makes rules strike at an earlier hit, in any role, with choices towards zero.
+    /// Makes rules inject at an earlier hit, in any role, with choices towards zero.
     fn simple_rules(&mut self, _: usize) {
         let mut index = 0;
         while index < self.best.options.rules.len() && !self.is_over() {
@@ -428,7 +428,7 @@ impl Search {
     fn fewer_kinds(&mut self, seeds: usize) {
         let kind = |step: &Step| match step.act {
             Act::Call(_, op) => Act::Call(ClientId(0), op),
-            strike @ Act::Strike(_) => strike,
+            injection @ Act::Inject(_) => injection,
         };
         let kinds: BTreeSet<Act> = self.best.steps.iter().map(kind).collect();
         let kinds: Vec<Act> = kinds.into_iter().collect();
@@ -437,7 +437,7 @@ impl Search {
         });
     }
 
-    fn fewer_strikes(&mut self, seeds: usize) {
+    fn fewer_faults(&mut self, seeds: usize) {
         self.fewer_steps(|act| act.fault().is_some(), seeds);
     }
 

@@ -28,7 +28,7 @@ fn shrinking_keeps_only_the_necessary_steps() {
         let (_, schedule) = failing(seed, trips);
         let shrunk = shrink(&schedule, None, Budget::Runs(400), 1).expect("it fails");
         let acts: Vec<Act> = shrunk.schedule.steps.iter().map(|step| step.act).collect();
-        assert_eq!(acts, [Act::Strike(trips)], "{}", shrunk.schedule);
+        assert_eq!(acts, [Act::Inject(trips)], "{}", shrunk.schedule);
         assert!(shrunk.before.0 + shrunk.before.1 > 20, "{:?}", shrunk.before);
         let servers = shrunk.schedule.options.servers;
         assert!(servers == 1, "{servers}");

@@ -344,9 +344,9 @@ fn draw_faults(profile: Profile, rng: &mut Rng) -> FaultPlan {
     plan
 }
 
-/// The faults that may strike at marks, if rules are drawn. A seed with several faults may also
-/// have rules with faults that do not strike by time, as long as they are in the profile and not
-/// deselected.
+/// The faults that may be injected at marks, if rules are drawn. A seed with several faults may
+/// also have rules with faults that are not injected by time, as long as they are in the profile
+/// and not deselected.
 fn allowed_at_marks(profile: Profile, drawn: &FaultPlan, pinned: &Pinned) -> Option<FaultPlan> {
     let mut allowed = drawn.clone();
     if drawn.on().nth(1).is_some() {

@@ -72,7 +72,10 @@ fn l8_quorum_without_faults_does_not_commit() {
     twins_in_time("L8", |h, lie| {
         proposes(h);
         if !lie {
-            h.sees(Observation::Struck { servers: &[S2, S3], until: Instant(6_000_000_000) });
+            h.sees(Observation::FaultInjected {
+                servers: &[S2, S3],
+                until: Instant(6_000_000_000),
+            });
         }
         h.waits(4_000);
         h.shows(S1);
@@ -90,7 +93,7 @@ fn waits_at(h: &mut History, server: ServerId, wait: fn(Instant) -> Wait) {
 fn l13_follower_without_faults_answers_nobody() {
     twins_in_time("L13", |h, lie| {
         if !lie {
-            h.sees(Observation::Struck { servers: &[S2], until: Instant(6_000_000_000) });
+            h.sees(Observation::FaultInjected { servers: &[S2], until: Instant(6_000_000_000) });
         }
         waits_at(h, S2, Wait::Answer);
     });
@@ -101,7 +104,7 @@ fn l13_follower_without_faults_answers_nobody() {
 fn l13_leader_reads_nobody_during_a_peers_fault() {
     twins_in_time("L13", |h, lie| {
         let sick: &[ServerId] = if lie { &[S3] } else { &[S2, S3] };
-        h.sees(Observation::Struck { servers: sick, until: Instant(60_000_000_000) });
+        h.sees(Observation::FaultInjected { servers: sick, until: Instant(60_000_000_000) });
         waits_at(h, S1, Wait::Turn);
     });
 }

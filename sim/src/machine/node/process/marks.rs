@@ -1,4 +1,4 @@
-//! What strikes where a step hits a mark.
+//! The faults that are injected where a step hits a mark.
 //!
 //! Owns the ends of the process between the outputs of that very step, and trouble of its disk
 //! before they get there. All else that a rule brings about is the world's.
@@ -51,9 +51,9 @@ impl Process {
             let mut rng = shared.targets.rng(met.rule);
             if disturb(&mut disk.borrow_mut(), met.fault, &mut rng, shared.now) {
                 let until = disk.borrow().trouble.until(met.fault);
-                self.note_strike(met, until, shared);
+                self.note_injection(met, until, shared);
                 let told = format!("s{}", self.id);
-                shared.targets.struck(met, rng.recorded(), told);
+                shared.targets.injected(met, rng.recorded(), told);
             }
             shared.targets.met.push(met);
         }
@@ -65,23 +65,23 @@ impl Process {
         (met, before): (Met, Lengths),
         shared: &mut Shared,
     ) -> (Rng, Crash, Lengths) {
-        self.note_strike(met, None, shared);
+        self.note_injection(met, None, shared);
         let mut rng = shared.targets.rng(met.rule);
         let fate = rng.fork();
         // A disk in trouble turns it into a failure of the power when it comes to it.
         let how = if met.fault == Fault::NodeKill { Crash::Kill } else { power(&shared.options) };
         let told = format!("s{} ends amid the outputs of that step: {how:?}", self.id);
-        shared.targets.struck(met, rng.recorded(), told);
+        shared.targets.injected(met, rng.recorded(), told);
         shared.targets.met.push(met);
         (fate, how, before)
     }
 
-    fn note_strike(&self, met: Met, until: Option<Instant>, shared: &mut Shared) {
+    fn note_injection(&self, met: Met, until: Option<Instant>, shared: &mut Shared) {
         shared.counters.fault(met.fault);
-        shared.strikes.begin(met.fault);
+        shared.injections.begin(met.fault);
         shared.hit(Hit::Server(self.id), until);
         shared.note(Kind::Fault, (met.fault as u64, self.id.0), b"mark", || {
-            format!("{} strikes s{} at a mark", met.fault, self.id)
+            format!("{} of s{} at a mark", met.fault, self.id)
         });
     }
 }

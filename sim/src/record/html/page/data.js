@@ -37,7 +37,7 @@ const kindGroup = M.kinds.map((k) => GROUPS[k] || "data");
 const aboutClients = !D.failure || !/^[ZE]/.test(D.failure.id);
 const shown = { vote: true, join: true, data: true, ack: true, ping: true, client: aboutClients };
 const ABOUT_EPOCH = new Set(["FOLLOWERINFO", "LEADERINFO", "NEWLEADER", "ACK NEWLEADER"]);
-const strikes = D.strikes.map(([t, until, name, servers, client, whom]) => ({ t, until, name, servers, client, whom }));
+const injections = D.injections.map(([t, until, name, servers, client, whom]) => ({ t, until, name, servers, client, whom }));
 const connsOf = new Map();
 for (const [client, server, t, until, session] of D.conns) {
   if (!connsOf.has(client)) connsOf.set(client, []);
@@ -92,7 +92,7 @@ const messageText = (i) => {
   return laneName(M.from[i]) + " → " + laneName(M.to[i]) + "  " + kind + about + (M.took[i] < 0 ? "  (never taken)" : "");
 };
 const callText = (i) => "c" + CALLS.client[i] + " " + CALLS.text[i] + (CALLS.took[i] < 0 ? "" : " → " + CALLS.answer[i]);
-const strikeText = (s) => s.name + " hits " + s.whom + (s.until > FOREVER ? " for ever" : s.until > 0 ? " until " + time(s.until) : "");
+const faultText = (s) => s.name + " hits " + s.whom + (s.until > FOREVER ? " for ever" : s.until > 0 ? " until " + time(s.until) : "");
 
 // ---- state at a time ----
 // First index whose value is above t.
@@ -107,4 +107,4 @@ const bandAt = (list, t) => {
   return lo - 1;
 };
 const stateAt = (i, t) => above(D.states[i].t, t) - 1;
-const strikesAt = (t, test) => strikes.filter((s) => s.t <= t && s.until > t && test(s));
+const faultsAt = (t, test) => injections.filter((s) => s.t <= t && s.until > t && test(s));

@@ -31,7 +31,7 @@ const legend = () => {
   box.showModal();
 };
 // The next fault, or change of what a server does, or the one before.
-const changes = [...new Set([...strikes.map((f) => f.t), ...bands.flat().map((b) => b.t), ...D.phases.map((p) => p[0])])].sort((a, b) => a - b);
+const changes = [...new Set([...injections.map((f) => f.t), ...bands.flat().map((b) => b.t), ...D.phases.map((p) => p[0])])].sort((a, b) => a - b);
 const nextChange = (by) => {
   const n = by > 0 ? above(changes, cursor) : above(changes, cursor - 1) - 1;
   if (n >= 0 && n < changes.length) setCursor(changes[n], true);
@@ -97,10 +97,10 @@ const tip = (e) => {
     const d = Math.hypot(x - x0 - k * (x1 - x0), y - y0 - k * (y1 - y0));
     if (d < best) { best = d; text = messageText(i) + (M.took[i] < 0 ? "" : ", " + (M.took[i] / 1e3).toFixed(3) + " ms"); }
   }
-  if (!text) for (const f of strikes) {
+  if (!text) for (const f of injections) {
     const rows = f.client >= 0 ? [laneOfClient.get(f.client)] : f.servers.map((id) => lanesOfServer.get(id));
     const hit = rows.some((r) => r !== undefined && y > laneTop(r) && y < laneTop(r) + (r < NS ? SERVER : CLIENT));
-    if (hit && x > X(f.t) - 5 && x < Math.max(X(f.t), X(f.until)) + 5) text = strikeText(f);
+    if (hit && x > X(f.t) - 5 && x < Math.max(X(f.t), X(f.until)) + 5) text = faultText(f);
   }
   if (!text && y > laneTop(NS)) {
     const id = D.clients[Math.floor((y - laneTop(NS)) / CLIENT)];

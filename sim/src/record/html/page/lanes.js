@@ -81,7 +81,7 @@ const paintPositions = (i, y, s) => {
 const faultColour = (name) => (name.startsWith("net") ? C.join : name.startsWith("disk") ? C.warn : name.startsWith("client") ? C.client : C.bad);
 // Bars for what lasts, points for what is over at once.
 const paintFaults = (y, test) => {
-  const list = strikes.filter((f) => f.t <= view.t1 && Math.max(f.t, f.until) >= view.t0 && test(f));
+  const list = injections.filter((f) => f.t <= view.t1 && Math.max(f.t, f.until) >= view.t0 && test(f));
   const close = view.t1 - view.t0 < 3e6;
   for (let n = 0; n < list.length; n++) {
     const f = list[n];
@@ -109,7 +109,7 @@ const paintFaults = (y, test) => {
 };
 // What hits several servers at once is drawn across their lanes.
 const paintCuts = () => {
-  for (const f of strikes) {
+  for (const f of injections) {
     if (f.servers.length < 2 && f.whom !== "all") continue;
     if (f.t > view.t1 || Math.max(f.t, f.until) < view.t0) continue;
     stats.faults++;
@@ -168,7 +168,7 @@ const paintClient = (i) => {
     // Calls made at once lie above each other; the first is named.
     if (w > 40 && a > said && label(CALLS.text[c], a, a + w, y + 8, C.ink)) said = a + 5 + ctx.measureText(CALLS.text[c]).width;
   }
-  for (const f of strikes) {
+  for (const f of injections) {
     if (f.client !== id || f.t > view.t1 || Math.max(f.t, f.until) < view.t0) continue;
     stats.faults++;
     const a = X(f.t), b = f.until > 0 ? X(f.until) : a;

@@ -38,7 +38,7 @@ const serverCard = (id, i) => {
     card.append(element("div", held + waits, "soft"));
     if (s.halted[n]) card.append(element("div", "halted: its disk has failed", "bad"));
   }
-  for (const f of strikesAt(cursor, (f) => f.servers.includes(id))) {
+  for (const f of faultsAt(cursor, (f) => f.servers.includes(id))) {
     const rest = f.until > FOREVER ? " for ever" : " for another " + ((f.until - cursor) / 1e6).toFixed(3) + "s";
     card.append(element("div", f.name + (f.whom === "s" + id ? "" : " " + f.whom) + rest, "warn"));
   }
@@ -54,7 +54,7 @@ const clientRow = (id) => {
   const c = (connsOf.get(id) || []).filter((c) => c.t <= cursor && cursor < c.until).pop();
   row.append(element("span", c ? "s" + c.server : "-", c ? "" : "soft"));
   const open = (callsOf.get(id) || []).filter((i) => CALLS.t[i] <= cursor && (CALLS.took[i] < 0 || cursor < CALLS.t[i] + CALLS.took[i]));
-  const frozen = strikesAt(cursor, (f) => f.client === id).map((f) => f.name);
+  const frozen = faultsAt(cursor, (f) => f.client === id).map((f) => f.name);
   const words = [...frozen, ...open.map((i) => CALLS.text[i])];
   const text = words.length ? words.join("; ") : !c ? "" : c.session ? "session " + c.session : "waits for a session";
   const last = element("span", text, frozen.length ? "warn" : open.length ? "" : "soft");
@@ -68,7 +68,7 @@ const around = () => {
   const t = above(TOLD.t, cursor);
   for (let i = Math.max(0, t - 14); i < Math.min(TOLD.t.length, t + 10); i++) rows.push([TOLD.t[i], TOLD.text[i], TOLD.kind[i]]);
   const low = rows.length ? rows[0][0] : 0, high = rows.length ? rows[rows.length - 1][0] : END;
-  for (const f of strikes) if (f.t >= low && f.t <= high) rows.push([f.t, strikeText(f), "fault"]);
+  for (const f of injections) if (f.t >= low && f.t <= high) rows.push([f.t, faultText(f), "fault"]);
   const m = above(M.t, cursor);
   for (let i = Math.max(0, m - 12); i < Math.min(M.t.length, m + 8); i++) rows.push([M.t[i], messageText(i), "message"]);
   const c = above(CALLS.t, cursor);

@@ -10,7 +10,7 @@ const search = () => {
     TOLD.t.forEach((t, i) => take(t, TOLD.text[i]));
     CALLS.t.forEach((t, i) => take(t, callText(i)));
     M.t.forEach((t, i) => take(t, messageText(i)));
-    for (const f of strikes) take(f.t, strikeText(f));
+    for (const f of injections) take(f.t, faultText(f));
     matches.times.sort((a, b) => a - b);
   }
   const n = matches.times.length;

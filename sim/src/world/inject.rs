@@ -1,7 +1,7 @@
 //! Fault injection.
 //!
-//! Owns when the next fault strikes, its target and its severity. Must not extend what is legal:
-//! `fs` and `stream` define which failures a disk or a connection may show.
+//! Owns when the next fault is injected, its target and its severity. Must not extend what is
+//! legal: `fs` and `stream` define which failures a disk or a connection may show.
 
 use zabkeeper_core::{ConnId, Instant, Mode, ServerId};
 
@@ -24,32 +24,32 @@ use crate::world::shared::{Event, Shared, is_no_server};
 const MS: u64 = 1_000_000;
 
 impl World {
-    /// Plans the next strike of a fault with a mean interval.
+    /// Plans the next injection of a fault with a mean interval.
     pub(super) fn plan_fault(&mut self, fault: Fault) {
         if let Some(mean) = self.shared.options.faults.mean(fault) {
             let after = self.fault_rng[fault as usize].exponential(mean);
             let at = Instant(self.shared.now.0 + after.max(1));
-            self.shared.decisions.plan(at, Due::Strike(fault));
+            self.shared.decisions.plan(at, Due::Inject(fault));
         }
     }
 
-    /// A fault strikes with random choices, and its next strike is planned.
-    pub(super) fn strike(&mut self, fault: Fault) {
+    /// Injects a fault with random choices, and plans its next injection.
+    pub(super) fn inject(&mut self, fault: Fault) {
         if self.shared.is_faulty() {
             self.plan_fault(fault);
-            self.strike_once(fault);
+            self.inject_once(fault);
         }
     }
 
-    /// A fault strikes with the choices of a schedule.
-    pub(super) fn strike_as(&mut self, fault: Fault, choices: Vec<u64>) {
+    /// Injects a fault with the choices of a schedule.
+    pub(super) fn inject_as(&mut self, fault: Fault, choices: Vec<u64>) {
         if self.shared.is_faulty() {
             self.fault_rng[fault as usize] = Rng::scripted(choices);
-            self.strike_once(fault);
+            self.inject_once(fault);
         }
     }
 
-    pub(super) fn strike_once(&mut self, fault: Fault) {
+    pub(super) fn inject_once(&mut self, fault: Fault) {
         let ends_calls = matches!(fault, Fault::ClientClose | Fault::ClientTwin);
         if ends_calls && !self.shared.decisions.is_scripted() {
             self.rush(fault);
@@ -58,23 +58,23 @@ impl World {
             self.fault_rng[fault as usize].record();
         }
         self.shared.decisions.begin();
-        self.striking = Some(fault);
-        let hit = self.let_strike(fault);
-        self.striking = None;
+        self.injecting = Some(fault);
+        let hit = self.inject_into_any(fault);
+        self.injecting = None;
         self.shared.counters.faults[fault as usize] += u64::from(hit);
         let choices = self.fault_rng[fault as usize].recorded();
         if hit && self.trips == Some(fault) {
-            self.shared.check(Check::TRIP, Err(format!("{fault} has struck")));
+            self.shared.check(Check::TRIP, Err(format!("{fault} was injected")));
         }
         // Whether an armed crash happens shows only later.
         let met = hit || fault == Fault::NodeCrashInStep;
-        self.shared.decisions.end(self.shared.now, Act::Strike(fault), choices, met);
+        self.shared.decisions.end(self.shared.now, Act::Inject(fault), choices, met);
     }
 
     /// In half of the cases all clients issue calls right before one client closes its session or
     /// loses it to another connection, so that these calls are in flight together with the
     /// session's end. In half of those all clients use one path. The calls are ordinary calls, not
-    /// choices of the strike: a schedule lists them as its own steps.
+    /// choices of the fault: a schedule lists them as its own steps.
     fn rush(&mut self, fault: Fault) {
         let rng = &mut self.fault_rng[fault as usize];
         let calls = if rng.chance(1, 2) { rng.range(1, 3) } else { 0 };
@@ -85,46 +85,46 @@ impl World {
         }
     }
 
-    /// The random stream of the fault that strikes now.
-    pub(super) fn strike_rng(&mut self) -> &mut Rng {
-        let fault = self.striking.expect("asked for while a fault strikes");
+    /// The random stream of the fault that is injected now.
+    pub(super) fn injection_rng(&mut self) -> &mut Rng {
+        let fault = self.injecting.expect("asked for while a fault is injected");
         &mut self.fault_rng[fault as usize]
     }
 
     /// Returns whether the fault finds a target.
-    fn let_strike(&mut self, fault: Fault) -> bool {
+    fn inject_into_any(&mut self, fault: Fault) -> bool {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let server = *self.fault_rng[fault as usize].pick(&servers);
-        self.strike_at(fault, server, None)
+        self.inject_at(fault, server, None)
     }
 
-    /// A server hit a rule's mark: faults that its process cannot execute itself strike that server
+    /// A server hit a rule's mark: faults that its process cannot execute itself are injected
     /// here.
-    pub(super) fn strike_at_mark(&mut self, met: Met) {
+    pub(super) fn inject_at_mark(&mut self, met: Met) {
         let Met { rule, server, fault } = met;
         if self.trips == Some(fault) {
-            self.shared.check(Check::TRIP, Err(format!("{fault} has struck at a mark")));
+            self.shared.check(Check::TRIP, Err(format!("{fault} was injected at a mark")));
         }
-        if self.shared.targets.has_struck(rule) {
+        if self.shared.targets.is_injected(rule) {
             return;
         }
         let rng = self.shared.targets.rng(rule);
         let before = std::mem::replace(&mut self.fault_rng[fault as usize], rng);
         self.shared.decisions.begin();
-        self.striking = Some(fault);
-        let hit = self.strike_at(fault, server, Some(server));
-        self.striking = None;
+        self.injecting = Some(fault);
+        let hit = self.inject_at(fault, server, Some(server));
+        self.injecting = None;
         self.shared.counters.faults[fault as usize] += u64::from(hit);
         let told = self.shared.decisions.told();
         let choices = std::mem::replace(&mut self.fault_rng[fault as usize], before).recorded();
-        self.shared.targets.struck(met, choices, told);
+        self.shared.targets.injected(met, choices, told);
     }
 
     /// `only` limits connections and partitions to those of this server.
-    fn strike_at(&mut self, fault: Fault, server: ServerId, only: Option<ServerId>) -> bool {
+    fn inject_at(&mut self, fault: Fault, server: ServerId, only: Option<ServerId>) -> bool {
         self.shared.note(Kind::Fault, (fault as u64, server.0), &[], || fault.name().to_owned());
-        self.shared.strikes.begin(fault);
-        let before = self.shared.strikes.list().len();
+        self.shared.injections.begin(fault);
+        let before = self.shared.injections.list().len();
         let hit = match fault {
             Fault::NodeKill => self.end_server(server, Some(Crash::Kill)),
             Fault::NodePower => self.end_server(server, None),
@@ -194,7 +194,7 @@ impl World {
                 }
                 Some(until)
             }),
-            // Properties are drawn once per run and never strike by time.
+            // Properties are drawn once per run and have no time.
             Fault::NodeDrift
             | Fault::ClientDrift
             | Fault::NodeCrashInRecovery
@@ -205,7 +205,7 @@ impl World {
             | Fault::NetTail
             | Fault::NetVotes => false,
         };
-        if hit && self.shared.strikes.list().len() == before {
+        if hit && self.shared.injections.list().len() == before {
             self.shared.hit(Hit::Server(server), None);
         }
         hit
@@ -269,7 +269,7 @@ impl World {
         if self.shared.is_faulty() && life == self.nodes[&server].life() {
             let (shared, fault) = (&mut self.shared, Fault::NodeCrashInRecovery);
             shared.counters.fault(fault);
-            shared.strikes.late(shared.now, fault, Hit::Server(server));
+            shared.injections.late(shared.now, fault, Hit::Server(server));
             self.crash(server, life, how);
         }
     }
@@ -296,8 +296,8 @@ impl World {
         if life != node.life() || !node.is_running() {
             return;
         }
-        // The strike's stream decides; without a strike, the server's own stream does.
-        let rng = match self.striking {
+        // The fault's stream decides; without a fault, the server's own stream does.
+        let rng = match self.injecting {
             Some(fault) => &mut self.fault_rng[fault as usize],
             None => node.rng(),
         };
@@ -363,12 +363,12 @@ impl World {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let rng = &mut self.fault_rng[fault as usize];
         let mut disk = node.disk().borrow_mut();
-        let struck = disturb(&mut disk, fault, rng, shared.now);
-        if struck {
+        let injected = disturb(&mut disk, fault, rng, shared.now);
+        if injected {
             shared.tell(|| format!("s{server}"));
             shared.hit(Hit::Server(server), disk.trouble.until(fault));
         }
-        struck
+        injected
     }
 
     /// Ends the slow period of a server.
@@ -423,7 +423,7 @@ impl World {
         true
     }
 
-    /// The break that a stall preceded, if faults still strike.
+    /// The break that a stall preceded, if faults are still injected.
     pub(super) fn break_as_planned(&mut self, conn: ConnId, how: Break) {
         if self.shared.is_faulty() {
             self.shared.net.break_off(self.shared.now, conn, how);

@@ -1,4 +1,4 @@
-//! The faults that struck, with their targets and durations.
+//! The injected faults, with their targets and durations.
 //!
 //! Owns the record. Every run keeps it, since faults are few.
 
@@ -10,9 +10,9 @@ use crate::check::observe::ClientId;
 use crate::faults::catalog::Fault;
 use crate::network::stream::Party;
 
-/// A fault that struck.
+/// An injected fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Strike {
+pub struct Injection {
     /// When.
     pub at: Instant,
     /// When it ends, if it lasts.
@@ -40,13 +40,13 @@ pub enum Hit {
 
 /// The record of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Strikes {
-    list: Vec<Strike>,
-    /// The fault that strikes at this moment.
+pub struct Injections {
+    list: Vec<Injection>,
+    /// The fault that is injected at this moment.
     fault: Option<Fault>,
 }
 
-impl Strikes {
+impl Injections {
     /// Following hits belong to this fault.
     pub fn begin(&mut self, fault: Fault) {
         self.fault = Some(fault);
@@ -55,39 +55,39 @@ impl Strikes {
     /// Records a target of the current fault.
     pub fn hit(&mut self, at: Instant, hit: Hit, until: Option<Instant>) {
         if let Some(fault) = self.fault {
-            self.list.push(Strike { at, until, fault, hit });
+            self.list.push(Injection { at, until, fault, hit });
         }
     }
 
     /// Records a target of a fault that was drawn earlier.
     pub fn late(&mut self, at: Instant, fault: Fault, hit: Hit) {
-        self.list.push(Strike { at, until: None, fault, hit });
+        self.list.push(Injection { at, until: None, fault, hit });
     }
 
     /// Ends all lasting faults.
     pub fn healed(&mut self, at: Instant) {
-        for strike in &mut self.list {
-            strike.until = strike.until.map(|until| until.min(at));
+        for injection in &mut self.list {
+            injection.until = injection.until.map(|until| until.min(at));
         }
     }
 
     /// Ends faults that affect the process of a server.
     pub fn process_ended(&mut self, at: Instant, server: ServerId) {
-        for strike in &mut self.list {
-            let of_process = matches!(strike.fault, Fault::NodePause | Fault::NodeSlow);
-            if of_process && strike.hit == Hit::Server(server) {
-                strike.until = strike.until.map(|until| until.min(at));
+        for injection in &mut self.list {
+            let of_process = matches!(injection.fault, Fault::NodePause | Fault::NodeSlow);
+            if of_process && injection.hit == Hit::Server(server) {
+                injection.until = injection.until.map(|until| until.min(at));
             }
         }
     }
 
-    /// All strikes, in order.
-    pub fn list(&self) -> &[Strike] {
+    /// All injected faults, in order.
+    pub fn list(&self) -> &[Injection] {
         &self.list
     }
 }
 
-impl Strike {
+impl Injection {
     /// The servers that are affected.
     pub fn servers(&self) -> Vec<ServerId> {
         let mut servers = match &self.hit {
@@ -151,14 +151,15 @@ mod tests {
 
     #[test]
     fn pause_ends_with_its_process() {
-        let mut strikes = Strikes::default();
+        let mut injections = Injections::default();
         for (fault, server) in [(Fault::NodePause, 1), (Fault::DiskSlow, 1), (Fault::NodePause, 2)]
         {
-            strikes.begin(fault);
-            strikes.hit(Instant(3), Hit::Server(ServerId(server)), Some(Instant(9)));
+            injections.begin(fault);
+            injections.hit(Instant(3), Hit::Server(ServerId(server)), Some(Instant(9)));
         }
-        strikes.process_ended(Instant(5), ServerId(1));
-        let until: Vec<u64> = strikes.list().iter().filter_map(|s| s.until).map(|t| t.0).collect();
+        injections.process_ended(Instant(5), ServerId(1));
+        let until: Vec<u64> =
+            injections.list().iter().filter_map(|s| s.until).map(|t| t.0).collect();
         assert_eq!(until, [5, 9, 9]);
     }
 
