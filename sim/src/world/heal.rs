@@ -111,7 +111,7 @@ impl World {
             Fate::Stuck => {
                 self.shared.injections.begin(Fault::DiskStall);
                 self.shared.hit(Hit::Server(server), Some(FOREVER));
-                self.nodes[&server].disk().borrow_mut().trouble.stalled_until = FOREVER;
+                self.nodes[&server].disk().borrow_mut().faults.stalled_until = FOREVER;
             }
             Fate::Alone | Fate::Apart => {
                 self.shared.injections.begin(Fault::NetSplit);

@@ -13,7 +13,7 @@ use crate::engine::decisions::Due;
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
 use crate::faults::targets::Met;
-use crate::machine::fs::{Crash, disturb};
+use crate::machine::fs::{self, Crash};
 use crate::machine::node::Node;
 use crate::network::stream::{Break, End, Party};
 use crate::record::timeline::Hit;
@@ -140,13 +140,13 @@ impl World {
             | Fault::DiskWriteError
             | Fault::DiskFull
             | Fault::DiskSnapshotsFull
-            | Fault::DiskFsyncError => self.trouble_disk(fault, server),
-            Fault::NetReset => self.trouble_conn(fault, only, |shared, _, conn| {
+            | Fault::DiskFsyncError => self.inject_into_disk(fault, server),
+            Fault::NetReset => self.inject_into_conn(fault, only, |shared, _, conn| {
                 shared.net.break_off(shared.now, conn, Break::Both);
                 None
             }),
-            Fault::NetHalfOpen => self.trouble_conn(fault, only, half_open),
-            Fault::NetStall => self.trouble_conn(fault, only, |shared, rng, conn| {
+            Fault::NetHalfOpen => self.inject_into_conn(fault, only, half_open),
+            Fault::NetStall => self.inject_into_conn(fault, only, |shared, rng, conn| {
                 let until = Instant(shared.now.0 + rng.magnitude(20, 20_000) * MS);
                 shared.net.stall(conn, either_end(rng), until);
                 Some(until)
@@ -160,8 +160,8 @@ impl World {
             Fault::NetStragglers => self.leave_behind(),
             Fault::DiskWipe => self.wipe_disk(server),
             Fault::DiskRot => self.damage_disk(server),
-            Fault::ClientFreeze => self.trouble_client(fault, freeze),
-            Fault::ClientDeath => self.trouble_client(fault, |client, rng, shared| {
+            Fault::ClientFreeze => self.inject_into_client(fault, freeze),
+            Fault::ClientDeath => self.inject_into_client(fault, |client, rng, shared| {
                 let silent = rng.chance(1, 3);
                 // Value 2 stands for a fade, since a schedule without this choice yields 0 and
                 // means none.
@@ -172,11 +172,11 @@ impl World {
                 }
                 None
             }),
-            Fault::ClientClose => self.trouble_client(fault, |client, _, shared| {
+            Fault::ClientClose => self.inject_into_client(fault, |client, _, shared| {
                 client.close(shared);
                 None
             }),
-            Fault::ClientRestart => self.trouble_client(fault, |client, rng, shared| {
+            Fault::ClientRestart => self.inject_into_client(fault, |client, rng, shared| {
                 let (low, high) = shared.options.workload.session_ms;
                 let timeout_ms = rng.range(low, high.max(low));
                 client.restart(rng.chance(1, 3), timeout_ms, rng.magnitude(1, 1_000) * MS, shared);
@@ -187,7 +187,7 @@ impl World {
             Fault::ClientOperator => self.send_operator(server),
             Fault::ClientTwin => self.take_over(server),
             Fault::ClientStorm => self.scatter_clients(),
-            Fault::ClientDeaf => self.trouble_client(fault, |client, rng, shared| {
+            Fault::ClientDeaf => self.inject_into_client(fault, |client, rng, shared| {
                 let until = Instant(shared.now.0 + rng.magnitude(20, 20_000) * MS);
                 for conn in client.conns() {
                     shared.net.stall(conn, End::Dialler, until);
@@ -359,14 +359,14 @@ impl World {
         false
     }
 
-    fn trouble_disk(&mut self, fault: Fault, server: ServerId) -> bool {
+    fn inject_into_disk(&mut self, fault: Fault, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let rng = &mut self.fault_rng[fault as usize];
         let mut disk = node.disk().borrow_mut();
-        let injected = disturb(&mut disk, fault, rng, shared.now);
+        let injected = fs::inject(&mut disk, fault, rng, shared.now);
         if injected {
             shared.tell(|| format!("s{server}"));
-            shared.hit(Hit::Server(server), disk.trouble.until(fault));
+            shared.hit(Hit::Server(server), disk.faults.until(fault));
         }
         injected
     }
@@ -387,11 +387,11 @@ impl World {
         true
     }
 
-    fn trouble_conn(
+    fn inject_into_conn(
         &mut self,
         fault: Fault,
         only: Option<ServerId>,
-        trouble: impl FnOnce(&mut Shared, &mut Rng, ConnId) -> Option<Instant>,
+        inject: impl FnOnce(&mut Shared, &mut Rng, ConnId) -> Option<Instant>,
     ) -> bool {
         let mut session_kind = self.shared.net.session_kind();
         if let Some(server) = only {
@@ -417,7 +417,7 @@ impl World {
         if let Some([dialler, acceptor]) = ends {
             self.shared.tell(|| format!("{conn} between {dialler} and {acceptor}"));
         }
-        let until = trouble(&mut self.shared, rng, conn);
+        let until = inject(&mut self.shared, rng, conn);
         self.shared.hit(ends.map_or(Hit::Clients, Hit::Conn), until);
         self.shared.schedule_arrivals();
         true
@@ -442,10 +442,10 @@ impl World {
         conns.len() > 1
     }
 
-    fn trouble_client(
+    fn inject_into_client(
         &mut self,
         fault: Fault,
-        trouble: impl FnOnce(&mut Client, &mut Rng, &mut Shared) -> Option<Instant>,
+        inject: impl FnOnce(&mut Client, &mut Rng, &mut Shared) -> Option<Instant>,
     ) -> bool {
         let ids: Vec<_> = self.clients.keys().copied().collect();
         if ids.is_empty() {
@@ -458,7 +458,7 @@ impl World {
             return false;
         }
         self.shared.tell(|| format!("c{}", client.id().0));
-        let until = trouble(client, rng, &mut self.shared);
+        let until = inject(client, rng, &mut self.shared);
         self.shared.hit(Hit::Client(id), until);
         true
     }

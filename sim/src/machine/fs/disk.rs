@@ -67,7 +67,7 @@ pub(super) enum NameChange {
 
 /// Injected disk faults.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Trouble {
+pub struct DiskFaults {
     /// The next write fails after a part of its bytes.
     pub write_error: bool,
     /// The next file sync fails; later syncs do not cover the pages that it covered.
@@ -87,7 +87,7 @@ pub struct Trouble {
     pub slowness: u64,
 }
 
-impl Trouble {
+impl DiskFaults {
     /// The end of a fault's effect, for faults that end by themselves.
     pub fn until(&self, fault: Fault) -> Option<Instant> {
         let slow = (fault == Fault::DiskSlow).then_some(self.slow_until);
@@ -111,7 +111,7 @@ pub struct Disk {
     pub(super) rng: Rng,
     pace: Pace,
     /// Injected faults.
-    pub trouble: Trouble,
+    pub faults: DiskFaults,
     /// The operation whose injected error was returned: the page cache is no longer trustworthy.
     failed: Option<OpKind>,
     ops: Vec<Op>,
@@ -137,7 +137,7 @@ impl Disk {
             cursor: Instant(0),
             rng,
             pace,
-            trouble: Trouble::default(),
+            faults: DiskFaults::default(),
             failed: None,
             ops: Vec::new(),
             recording: true,
@@ -184,7 +184,7 @@ impl Disk {
 
     /// Removes all injected faults and the record of a failure.
     pub fn mend(&mut self) {
-        self.trouble = Trouble::default();
+        self.faults = DiskFaults::default();
         self.failed = None;
     }
 
@@ -198,14 +198,14 @@ impl Disk {
 
     /// Removes injected faults, and limits latencies to usual ones. The record of a failure stays.
     pub fn calm(&mut self) {
-        self.trouble = Trouble::default();
+        self.faults = DiskFaults::default();
         self.pace = self.pace.calm();
     }
 
     /// Makes operations instantaneous and unrecorded, for copies that are only examined.
     pub(super) fn examine(&mut self) {
         self.pace = Pace::INSTANT;
-        self.trouble = Trouble::default();
+        self.faults = DiskFaults::default();
         self.recording = false;
         self.ops.clear();
     }
@@ -214,7 +214,7 @@ impl Disk {
     /// which crash points are explored.
     pub(super) fn rehearse(&mut self, now: Instant) {
         self.pace = Pace::STEADY;
-        self.trouble = Trouble::default();
+        self.faults = DiskFaults::default();
         self.ops.clear();
         self.begin(now);
     }
@@ -311,12 +311,12 @@ impl Disk {
     fn lay_out(&mut self, kind: OpKind, name: &str, offset: u64, length: u64, digest: u64) -> Span {
         let begin = self.cursor;
         let mut took = self.pace.draw(kind, length, &mut self.rng);
-        if begin < self.trouble.slow_until {
-            took = took.saturating_mul(self.trouble.slowness).min(SLOWEST);
+        if begin < self.faults.slow_until {
+            took = took.saturating_mul(self.faults.slowness).min(SLOWEST);
         }
         let mut end = Instant(begin.0 + took);
         if matches!(kind, OpKind::Sync | OpKind::SyncDir) {
-            end = end.max(self.trouble.stalled_until);
+            end = end.max(self.faults.stalled_until);
         }
         self.cursor = end;
         let span = Span { begin, end };
@@ -338,7 +338,7 @@ impl Disk {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
         let full = self.is_full_of_snapshots(span.begin, folder);
-        if full && self.trouble.snapshots_capacity.is_none() {
+        if full && self.faults.snapshots_capacity.is_none() {
             return Err(io::Error::from_raw_os_error(TOO_MANY_FILES));
         }
         let id = FileId(self.next_file);
@@ -387,12 +387,12 @@ impl Disk {
     }
 
     fn free_space(&self) -> u64 {
-        self.trouble.capacity.map_or(1 << 40, |capacity| capacity.saturating_sub(self.used()))
+        self.faults.capacity.map_or(1 << 40, |capacity| capacity.saturating_sub(self.used()))
     }
 
     /// Bytes by which files in this folder may grow at that time.
     fn free_space_in(&self, folder: FolderId, at: Instant) -> u64 {
-        let capacity = self.trouble.snapshots_capacity;
+        let capacity = self.faults.snapshots_capacity;
         let capacity = capacity.filter(|_| self.is_full_of_snapshots(at, folder));
         let room = |capacity: u64| capacity.saturating_sub(self.used_by_snapshots());
         capacity.map_or(u64::MAX, room).min(self.free_space())
@@ -416,8 +416,8 @@ impl Disk {
         let grows = (offset + bytes.len() as u64).saturating_sub(self.file(id).live.size());
         let room = self.room_for(id, span.begin);
         let full = grows > room;
-        if full || self.trouble.write_error {
-            self.trouble.write_error = false;
+        if full || self.faults.write_error {
+            self.faults.write_error = false;
             // A full snapshot folder leaves the page cache trustworthy.
             if !full || !self.is_snapshot(id) {
                 self.failed = Some(OpKind::Write);
@@ -446,7 +446,7 @@ impl Disk {
 
     /// Whether this is the snapshot folder, and has no room at that time.
     fn is_full_of_snapshots(&self, at: Instant, folder: FolderId) -> bool {
-        folder == FolderId::Snapshots && at < self.trouble.snapshots_full_until
+        folder == FolderId::Snapshots && at < self.faults.snapshots_full_until
     }
 
     /// Bytes of all snapshots.
@@ -487,7 +487,7 @@ impl Disk {
     pub(super) fn sync(&mut self, id: FileId) -> io::Result<()> {
         let name = self.traced_name(id);
         let span = self.lay_out(OpKind::Sync, &name, 0, 0, 0);
-        match self.trouble.sync_error.take() {
+        match self.faults.sync_error.take() {
             None => {
                 self.file_mut(id).syncs.push(span);
                 self.syncing.insert(id);

@@ -5,11 +5,11 @@
 mod content;
 mod crash;
 mod disk;
+mod disk_fault;
 mod ops;
 mod rot;
 #[cfg(test)]
 mod tests;
-mod trouble;
 
 use std::cell::RefCell;
 use std::io;
@@ -20,10 +20,10 @@ use zabkeeper_core::Instant;
 
 pub use content::Span;
 pub use crash::{Crash, Losses, Luck};
-pub use disk::{Disk, FolderId, Trouble};
+pub use disk::{Disk, DiskFaults, FolderId};
+pub use disk_fault::inject;
 pub use ops::{FsyncFault, Op, OpKind, Pace};
 pub use rot::{LogEnd, Rotten};
-pub use trouble::disturb;
 
 use disk::FileId;
 

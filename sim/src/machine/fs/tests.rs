@@ -7,9 +7,7 @@ use std::rc::Rc;
 use storage_fs::vfs::{Vfs, VfsFile};
 use zabkeeper_core::Instant;
 
-use super::{
-    Crash, Disk, FolderId, FsyncFault, LogEnd, Losses, Luck, OpKind, Pace, SimFs, disturb,
-};
+use super::{Crash, Disk, FolderId, FsyncFault, LogEnd, Losses, Luck, OpKind, Pace, SimFs, inject};
 use crate::engine::seed::Seeds;
 use crate::faults::catalog::Fault;
 
@@ -248,7 +246,7 @@ fn failed_sync_errors_once_and_later_syncs_skip_its_pages() {
     for seed in 0..50 {
         let rig = rig(seed);
         rig.durable("a", 10);
-        rig.disk.borrow_mut().trouble.sync_error = Some(FsyncFault::PagesLost);
+        rig.disk.borrow_mut().faults.sync_error = Some(FsyncFault::PagesLost);
         let mut file = rig.fs.open("a").expect("open");
         file.write_at(0, &[2; 10]).expect("write");
         file.sync().expect_err("injected");
@@ -265,12 +263,12 @@ fn failed_sync_errors_once_and_later_syncs_skip_its_pages() {
 fn failed_write_is_partial_and_full_disk_reports_storage_full() {
     let rig = rig(3);
     rig.durable("a", 10);
-    rig.disk.borrow_mut().trouble.write_error = true;
+    rig.disk.borrow_mut().faults.write_error = true;
     let mut file = rig.fs.open("a").expect("open");
     file.write_at(10, &[2; 10]).expect_err("injected");
     file.write_at(10, &[2; 10]).expect("once");
     let used = rig.disk.borrow().used();
-    rig.disk.borrow_mut().trouble.capacity = Some(used + 4);
+    rig.disk.borrow_mut().faults.capacity = Some(used + 4);
     assert_eq!(rig.fs.free_space().expect("free"), 4);
     let full = file.write_at(20, &[3; 10]).expect_err("full");
     assert_eq!((full.kind(), file.size().expect("size")), (io::ErrorKind::StorageFull, 24));
@@ -287,11 +285,11 @@ fn stalls_and_slowness_take_time() {
     let rig = rig(4);
     rig.durable("a", 10);
     let until = Instant(5_000_000_000);
-    rig.disk.borrow_mut().trouble.stalled_until = until;
+    rig.disk.borrow_mut().faults.stalled_until = until;
     rig.fs.open("a").expect("open").sync().expect("sync");
     assert!(rig.now() >= until);
-    rig.disk.borrow_mut().trouble.slow_until = LATER;
-    rig.disk.borrow_mut().trouble.slowness = 1_000;
+    rig.disk.borrow_mut().faults.slow_until = LATER;
+    rig.disk.borrow_mut().faults.slowness = 1_000;
     for _ in 0..20 {
         rig.fs.open("a").expect("open").sync().expect("sync");
     }
@@ -432,8 +430,8 @@ fn full_snapshot_folder_leaves_room_for_logs() {
         let mut rng = Seeds::new(seed).stream("trouble", 1);
         let now = rig.now();
         let mut disk = rig.disk.borrow_mut();
-        assert!(disturb(&mut disk, Fault::DiskSnapshotsFull, &mut rng, now));
-        let until = disk.trouble.until(Fault::DiskSnapshotsFull).expect("it ends by itself");
+        assert!(inject(&mut disk, Fault::DiskSnapshotsFull, &mut rng, now));
+        let until = disk.faults.until(Fault::DiskSnapshotsFull).expect("it ends by itself");
         drop(disk);
         let write = |fs: &SimFs, name: &str| {
             fs.create(name).and_then(|mut file| file.write_at(0, &[1; 6_000]))

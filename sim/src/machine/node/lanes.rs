@@ -116,7 +116,7 @@ impl Lanes {
             let usual =
                 SLOW_SYNCS * shared.options.disk.sync_mean + shared.options.disk.op_mean * 1_000;
             let slow = lane == Lane::Log && done.since(shared.now).as_nanos() > usual.into();
-            if slow || shared.now < disk.borrow().trouble.slow_until {
+            if slow || shared.now < disk.borrow().faults.slow_until {
                 // What begins on a slow disk may end long after that is over (seed 0x6001003a, L8).
                 shared.observe(Observation::FaultInjected { servers: &[self.server], until: end });
             }

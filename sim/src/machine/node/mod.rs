@@ -214,7 +214,7 @@ impl Node {
         }
     }
 
-    /// The disk, for trouble and questions.
+    /// The disk, for faults and questions.
     pub fn disk(&self) -> &RefCell<Disk> {
         &self.disk
     }

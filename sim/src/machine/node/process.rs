@@ -132,7 +132,7 @@ pub(super) struct Process {
     /// there were so many.
     cut: Option<(Met, Lengths)>,
     /// Other rules that were met in this turn.
-    troubles: Vec<Met>,
+    disk_faults: Vec<Met>,
     ending: bool,
     halted: bool,
     /// When there was no room for a snapshot last.
@@ -195,7 +195,7 @@ impl Process {
             overtaken: false,
             armed: None,
             cut: None,
-            troubles: Vec::new(),
+            disk_faults: Vec::new(),
             ending: false,
             halted: false,
             lacked_room: None,
@@ -429,7 +429,7 @@ impl Process {
             self.step(now, input, shared);
         }
         shared.schedule_arrivals();
-        self.trouble(disk, shared);
+        self.inject_disk_faults(disk, shared);
         self.dispatch(now, disk, shared);
         self.tell_who_waits(clock, shared);
         let steps = shared.counters.counts.steps - steps_before;

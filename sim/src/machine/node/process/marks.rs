@@ -1,6 +1,6 @@
 //! The faults that are injected where a step hits a mark.
 //!
-//! Owns the ends of the process between the outputs of that very step, and trouble of its disk
+//! Owns the ends of the process between the outputs of that very step, and faults of its disk
 //! before they get there. All else that a rule brings about is the world's.
 
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use super::{Lengths, Process};
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
 use crate::faults::targets::Met;
-use crate::machine::fs::{Crash, Disk, disturb};
+use crate::machine::fs::{self, Crash, Disk};
 use crate::machine::node::power;
 use crate::record::roles::Role;
 use crate::record::timeline::Hit;
@@ -39,18 +39,18 @@ impl Process {
                 self.cut = Some((met, before));
                 self.ending = true;
             } else if !ends {
-                self.troubles.push(met);
+                self.disk_faults.push(met);
             }
         }
     }
 
-    /// Lets trouble begin before the outputs are carried out, where it is the disk's; else the
+    /// Lets disk faults begin before the outputs are carried out, where it is the disk's; else the
     /// world does it.
-    pub(super) fn trouble(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
-        for met in std::mem::take(&mut self.troubles) {
+    pub(super) fn inject_disk_faults(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
+        for met in std::mem::take(&mut self.disk_faults) {
             let mut rng = shared.targets.rng(met.rule);
-            if disturb(&mut disk.borrow_mut(), met.fault, &mut rng, shared.now) {
-                let until = disk.borrow().trouble.until(met.fault);
+            if fs::inject(&mut disk.borrow_mut(), met.fault, &mut rng, shared.now) {
+                let until = disk.borrow().faults.until(met.fault);
                 self.note_injection(met, until, shared);
                 let told = format!("s{}", self.id);
                 shared.targets.injected(met, rng.recorded(), told);
@@ -68,7 +68,7 @@ impl Process {
         self.note_injection(met, None, shared);
         let mut rng = shared.targets.rng(met.rule);
         let fate = rng.fork();
-        // A disk in trouble turns it into a failure of the power when it comes to it.
+        // A disk with a fault turns it into a failure of the power when it comes to it.
         let how = if met.fault == Fault::NodeKill { Crash::Kill } else { power(&shared.options) };
         let told = format!("s{} ends amid the outputs of that step: {how:?}", self.id);
         shared.targets.injected(met, rng.recorded(), told);
