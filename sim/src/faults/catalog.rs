@@ -55,7 +55,7 @@ pub enum Fault {
     NetRogue,
     ClientOperator,
     NetStragglers,
-    DiskRot,
+    DiskBitRot,
     NodeStop,
     DiskSnapshotsFull,
 }
@@ -134,7 +134,7 @@ impl Fault {
         Fault::NetRogue,
         Fault::ClientOperator,
         Fault::NetStragglers,
-        Fault::DiskRot,
+        Fault::DiskBitRot,
         Fault::NodeStop,
         Fault::DiskSnapshotsFull,
     ];
@@ -289,8 +289,8 @@ impl Fault {
                 "a leader and some followers are cut off, and come back one by one to other \
                  leaders",
             ),
-            Fault::DiskRot => (
-                "disk.rot",
+            Fault::DiskBitRot => (
+                "disk.bit-rot",
                 Every(20_000),
                 "what was durable is damaged when a server starts again, where the others can \
                  spare it",

@@ -160,7 +160,7 @@ fn ends_at_once(fault: Fault) -> bool {
             | Fault::NodeBlackout
             | Fault::NodeCrashInStep
             | Fault::DiskWipe
-            | Fault::DiskRot
+            | Fault::DiskBitRot
             | Fault::NodeStop
     )
 }

@@ -159,7 +159,7 @@ impl World {
             }
             Fault::NetStragglers => self.leave_behind(),
             Fault::DiskWipe => self.wipe_disk(server),
-            Fault::DiskRot => self.damage_disk(server),
+            Fault::DiskBitRot => self.damage_disk(server),
             Fault::ClientFreeze => self.inject_into_client(fault, freeze),
             Fault::ClientDeath => self.inject_into_client(fault, |client, rng, shared| {
                 let silent = rng.chance(1, 3);

@@ -249,7 +249,7 @@ fn server_with_damaged_disk_restarts_complete_or_empty() {
     let (mut same, mut empty) = (0, 0);
     for seed in 0..48 {
         let mut world = settled_world(3);
-        world.fault_rng[Fault::DiskRot as usize] = Seeds::new(seed).stream("test", 0);
+        world.fault_rng[Fault::DiskBitRot as usize] = Seeds::new(seed).stream("test", 0);
         let leader = world.leaders()[0];
         let server = world.nodes.keys().copied().find(|id| *id != leader).expect("another");
         let before = applied(&world, server);

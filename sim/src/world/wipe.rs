@@ -32,14 +32,14 @@ impl World {
         }
         let power = self.nodes[&server].power(&self.shared);
         // Any other value is a kill, since a schedule without this choice yields 0.
-        let how = match self.fault_rng[Fault::DiskRot as usize].below(4) {
+        let how = match self.fault_rng[Fault::DiskBitRot as usize].below(4) {
             2 => Some(power),
             3 => None,
             _ => Some(Crash::Kill),
         };
         self.end_if_spared(server, how);
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
-        let damaged = node.damage(&mut self.fault_rng[Fault::DiskRot as usize], shared);
+        let damaged = node.damage(&mut self.fault_rng[Fault::DiskBitRot as usize], shared);
         if damaged {
             self.wiped = Some(server);
         }

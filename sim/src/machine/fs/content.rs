@@ -216,7 +216,7 @@ impl File {
     }
 
     /// Replaces durable bytes.
-    pub(super) fn rot(&mut self, offset: u64, bytes: &[u8]) {
+    pub(super) fn bit_rot(&mut self, offset: u64, bytes: &[u8]) {
         self.durable.write(offset, bytes);
         self.rebuild();
     }

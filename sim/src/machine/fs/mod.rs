@@ -2,12 +2,12 @@
 //!
 //! Owns the implementation of [`Vfs`] on a [`Disk`]. Must not know what the bytes mean.
 
+mod bit_rot;
 mod content;
 mod crash;
 mod disk;
 mod disk_fault;
 mod ops;
-mod rot;
 #[cfg(test)]
 mod tests;
 
@@ -18,12 +18,12 @@ use std::rc::Rc;
 use storage_fs::vfs::{BootId, Vfs, VfsFile};
 use zabkeeper_core::Instant;
 
+pub use bit_rot::{BitRot, LogEnd};
 pub use content::Span;
 pub use crash::{Crash, Losses, Luck};
 pub use disk::{Disk, DiskFaults, FolderId};
 pub use disk_fault::inject;
 pub use ops::{FsyncFault, Op, OpKind, Pace};
-pub use rot::{LogEnd, Rotten};
 
 use disk::FileId;
 

@@ -297,7 +297,7 @@ fn stalls_and_slowness_take_time() {
 }
 
 #[test]
-fn rot_spares_the_last_write_of_the_newest_file() {
+fn bit_rot_spares_the_last_write_of_the_newest_file() {
     let mut reached = [0; 2];
     for seed in 0..200 {
         let rig = rig(seed);
@@ -313,7 +313,7 @@ fn rot_spares_the_last_write_of_the_newest_file() {
         rig.crash(LATER, Crash::Kill);
         let mut rng = Seeds::new(seed).stream("rot", 1);
         let told =
-            rig.disk.borrow_mut().rot(LogEnd::Unknown, &mut rng).expect("there is something");
+            rig.disk.borrow_mut().bit_rot(LogEnd::Unknown, &mut rng).expect("there is something");
         assert!(!told.under_this_boot);
         let told = told.what;
         assert!(told.contains(" of log.2 at "), "{told}");
@@ -336,24 +336,24 @@ fn rot_spares_the_last_write_of_the_newest_file() {
     rig.crash(rig.now(), Crash::Kill);
     let mut rng = Seeds::new(1).stream("rot", 1);
     assert_eq!(
-        rig.disk.borrow_mut().rot(LogEnd::Recorded, &mut rng),
+        rig.disk.borrow_mut().bit_rot(LogEnd::Recorded, &mut rng),
         None,
         "the last write is in the page cache"
     );
 }
 
 #[test]
-fn log_end_may_rot_if_state_file_was_written_later() {
+fn log_end_may_have_bit_rot_if_state_file_was_written_later() {
     let write = |rig: &Rig, name: &str| {
         let mut file = rig.fs.open(name).expect("open");
         file.write_at(3_000, &[1; 500]).expect("write");
         file.sync().expect("sync");
     };
     // Offset of the first damaged byte of the log, if it was damaged.
-    let rots = |rig: &Rig, seed: u64| {
+    let rotten_at = |rig: &Rig, seed: u64| {
         rig.crash(LATER, Crash::Kill);
         let mut rng = Seeds::new(seed).stream("rot", 1);
-        rig.disk.borrow_mut().rot(LogEnd::Unknown, &mut rng).expect("there is something");
+        rig.disk.borrow_mut().bit_rot(LogEnd::Unknown, &mut rng).expect("there is something");
         rig.crash(LATER, POWER);
         rig.content("log.1").expect("it is there").iter().position(|byte| *byte != 1)
     };
@@ -364,12 +364,12 @@ fn log_end_may_rot_if_state_file_was_written_later() {
         rig.durable("state", 3_000);
         write(&rig, "log.1");
         write(&rig, "state");
-        let at = rots(&rig, seed);
+        let at = rotten_at(&rig, seed);
         ends += u32::from(at.is_some_and(|at| at >= 3_000));
 
         write(&rig, "log.1");
         assert!(
-            rots(&rig, seed).is_none_or(|at| at < 3_000),
+            rotten_at(&rig, seed).is_none_or(|at| at < 3_000),
             "nobody has said that this was whole"
         );
     }
@@ -379,7 +379,7 @@ fn log_end_may_rot_if_state_file_was_written_later() {
 /// The last write may be damaged as far as recovery must detect that: a bit after a kill, anything
 /// if the end is recorded.
 #[test]
-fn log_end_rots_only_where_recovery_detects_it() {
+fn log_end_has_bit_rot_only_where_recovery_detects_it() {
     let (mut bits, mut cuts, mut others) = (0, 0, 0);
     for seed in 0..400 {
         let rig = rig(seed);
@@ -391,11 +391,11 @@ fn log_end_rots_only_where_recovery_detects_it() {
         rig.crash(LATER, Crash::Kill);
         let end = if seed % 2 == 0 { LogEnd::Written } else { LogEnd::Recorded };
         let mut rng = Seeds::new(seed).stream("rot", 1);
-        let rotten = rig.disk.borrow_mut().rot(end, &mut rng).expect("there is something");
+        let damage = rig.disk.borrow_mut().bit_rot(end, &mut rng).expect("there is something");
         let content = rig.content("log.1").expect("it is there");
         let changed: Vec<u8> = content.iter().copied().filter(|byte| *byte != 1).collect();
         let is_last = content.len() < 3_500 || content[3_000..].iter().any(|byte| *byte != 1);
-        assert_eq!(rotten.under_this_boot, is_last && end == LogEnd::Written, "{rotten:?}");
+        assert_eq!(damage.under_this_boot, is_last && end == LogEnd::Written, "{damage:?}");
         if content.len() < 3_500 {
             assert!(end == LogEnd::Recorded && (3_000..3_500).contains(&content.len()));
             cuts += 1;

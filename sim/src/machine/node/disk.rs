@@ -7,7 +7,7 @@
 use zabkeeper_core::{Epoch, Instant, Zxid};
 
 use super::truth::{self, Truth};
-use super::{Node, Rot};
+use super::{BitRot, Node};
 use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
 use crate::engine::seed::Rng;
@@ -47,8 +47,8 @@ impl Node {
         let id = self.id;
         shared.note(Kind::Life, (id.0, self.life), b"wipe", || format!("s{id} has an empty disk"));
         self.disk.borrow_mut().wipe();
-        self.rot = Rot::No;
-        self.rotten.clear();
+        self.bit_rot = BitRot::No;
+        self.damaged_files.clear();
         self.promised = Epoch(0);
         shared.observe(Observation::Wiped { server: id });
     }
@@ -56,22 +56,22 @@ impl Node {
     /// Something durable is damaged while it is down; says whether there is anything.
     pub fn damage(&mut self, rng: &mut Rng, shared: &mut Shared) -> bool {
         assert!(!self.is_running(), "damage shows when a server starts");
-        let Some(rotten) = self.disk.borrow_mut().rot(self.log_end, rng) else {
+        let Some(damage) = self.disk.borrow_mut().bit_rot(self.log_end, rng) else {
             return false;
         };
-        self.rot = if rotten.under_this_boot { Rot::UnderThisBoot } else { Rot::Perhaps };
-        self.rotten.push(rotten.file);
-        let (id, what) = (self.id, rotten.what);
+        self.bit_rot = if damage.under_this_boot { BitRot::UnderThisBoot } else { BitRot::Perhaps };
+        self.damaged_files.push(damage.file);
+        let (id, what) = (self.id, damage.what);
         shared.note(Kind::Life, (id.0, self.life), b"rot", || format!("s{id}: {what}"));
         true
     }
 
-    /// The store refuses what has rotted: could it do with what has not? Each slot of the state
+    /// The store refuses what is damaged: could it do with what has not? Each slot of the state
     /// file is whole in itself, and an older snapshot will do where the log goes on from there.
     pub(super) fn could_recover(&self, now: Instant) -> bool {
         let is_log = |file: &String| file != truth::STATE && !is_snapshot(file);
-        !self.rotten.iter().any(is_log)
-            && truth::opens_without(&self.disk.borrow(), now, &self.rotten, self.store)
+        !self.damaged_files.iter().any(is_log)
+            && truth::opens_without(&self.disk.borrow(), now, &self.damaged_files, self.store)
     }
 
     /// Looks at ground truth: what would survive a power failure now, at worst and at best. Each
@@ -141,7 +141,7 @@ impl Node {
     pub fn knows_its_history(&self, shared: &Shared) -> bool {
         let truth = self.left_by(Luck::Worst, shared);
         let known = |truth: Truth<()>| !truth.state.damaged && truth.state.current_epoch > Epoch(0);
-        self.rot == Rot::No && truth.is_ok_and(known)
+        self.bit_rot == BitRot::No && truth.is_ok_and(known)
     }
 
     /// What a power failure now would leave, with this luck.
@@ -152,7 +152,7 @@ impl Node {
     /// Of one that is gone for good: nobody is there to compare with, but its disk must be one that
     /// can be recovered.
     pub fn examine_left(&self, shared: &mut Shared) {
-        if self.rot != Rot::No {
+        if self.bit_rot != BitRot::No {
             return;
         }
         for luck in [Luck::Worst, Luck::Best] {

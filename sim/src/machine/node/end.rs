@@ -5,7 +5,7 @@
 
 use zabkeeper_core::{ConnId, Instant};
 
-use super::{Node, Phase, Rot};
+use super::{BitRot, Node, Phase};
 use crate::check::observe::Observation;
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
@@ -81,9 +81,9 @@ impl Node {
             Crash::Kill => LogEnd::Written,
             Crash::Power { .. } => LogEnd::Unknown,
         };
-        if self.rot == Rot::UnderThisBoot && matches!(how, Crash::Power { .. }) {
+        if self.bit_rot == BitRot::UnderThisBoot && matches!(how, Crash::Power { .. }) {
             // Nobody will find it any more, so somebody replaces the disk.
-            self.rot = Rot::Found;
+            self.bit_rot = BitRot::Found;
         }
         let losses = self.disk.borrow_mut().crash(at, how, fate);
         if self.disk.borrow().failed().is_some() {

@@ -73,16 +73,16 @@ pub struct Node {
     doomed: bool,
     /// Every step costs so many times more.
     slowness: u64,
-    rot: Rot,
+    bit_rot: BitRot,
     /// Which files.
-    rotten: Vec<String>,
+    damaged_files: Vec<String>,
     /// What is known of the end of its log since its last process has ended.
     log_end: LogEnd,
 }
 
 /// Is what was durable on the disk damaged?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Rot {
+enum BitRot {
     No,
     /// The next start shows whether that matters.
     Perhaps,
@@ -138,8 +138,8 @@ impl Node {
             dark: true,
             doomed: false,
             slowness: 1,
-            rot: Rot::No,
-            rotten: Vec::new(),
+            bit_rot: BitRot::No,
+            damaged_files: Vec::new(),
             log_end: LogEnd::Unknown,
         }
     }
@@ -256,7 +256,7 @@ impl Node {
             format!("s{id} starts, life {life}{changed}")
         });
         shared.observe(Observation::Started { server: id, sessions: self.config.sessions });
-        if self.rot == Rot::Found {
+        if self.bit_rot == BitRot::Found {
             self.wipe(shared);
         }
         self.disk.borrow_mut().begin(shared.now);
@@ -314,11 +314,11 @@ impl Node {
     }
 
     fn serve(&mut self, mut opened: Opened<SimFs>, shared: &mut Shared) {
-        if self.rot != Rot::No {
+        if self.bit_rot != BitRot::No {
             shared.check(Check::REFUSES, Ok(()));
         }
-        self.rot = Rot::No;
-        self.rotten.clear();
+        self.bit_rot = BitRot::No;
+        self.damaged_files.clear();
         let (id, life) = (self.id, self.life);
         let recovered = std::mem::take(&mut opened.recovered);
         let notes = std::mem::take(&mut opened.notes);
@@ -380,13 +380,13 @@ impl Node {
     fn refused_to_open(&mut self, why: &str, shared: &mut Shared) {
         let (server, life) = (self.id, self.life);
         if self.disk.borrow().failed().is_none() {
-            if !matches!(self.rot, Rot::Perhaps | Rot::UnderThisBoot) {
+            if !matches!(self.bit_rot, BitRot::Perhaps | BitRot::UnderThisBoot) {
                 let evidence = format!("s{server} cannot open its store: {why}");
                 return shared.check(Check::RECOVERS, Err(evidence));
             }
-            self.rot = Rot::Found;
+            self.bit_rot = BitRot::Found;
             let needless = self.could_recover(shared.now).then(|| {
-                let files = self.rotten.join(", ");
+                let files = self.damaged_files.join(", ");
                 format!("s{server} cannot open its store, and could without {files}: {why}")
             });
             shared.check(Check::REFUSES, needless.map_or(Ok(()), Err));
@@ -409,7 +409,7 @@ impl Node {
         let sampled = process.run(&self.clock, self.slowness, &self.disk, shared);
         if process.differs() {
             // The next start sets the data aside.
-            self.rot = Rot::Perhaps;
+            self.bit_rot = BitRot::Perhaps;
         }
         if process.has_halted() && !self.doomed {
             self.doomed = true;

@@ -43,7 +43,7 @@ pub enum LogEnd {
 
 /// The damage.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rotten {
+pub struct BitRot {
     /// In words.
     pub what: String,
     /// The file's name.
@@ -56,7 +56,7 @@ impl Disk {
     /// Damages a bit or a sector of the newest file of some kind (its name up to the first dot), or
     /// the last write of the log, as far as recovery must detect that. There must be no open
     /// handle. Returns the damage; `None` if no file qualifies.
-    pub fn rot(&mut self, end: LogEnd, rng: &mut Rng) -> Option<Rotten> {
+    pub fn bit_rot(&mut self, end: LogEnd, rng: &mut Rng) -> Option<BitRot> {
         let newest = self.newest_of_each_kind();
         let last = self.last_of_log(&newest, end).filter(|_| rng.chance(1, 2));
         let is_last = last.is_some();
@@ -69,20 +69,20 @@ impl Disk {
         // The record of the end may be a note that the next power failure discards.
         let under_this_boot = is_last && end == LogEnd::Written;
         if is_last && !only_a_bit && rng.chance(1, 4) {
-            return Some(Rotten { under_this_boot, ..self.cut_short(&place, rng) });
+            return Some(BitRot { under_this_boot, ..self.cut_short(&place, rng) });
         }
         let what = self.change(&place, only_a_bit, rng);
-        Some(Rotten { what, file: place.name, under_this_boot })
+        Some(BitRot { what, file: place.name, under_this_boot })
     }
 
     /// Truncates the file inside this range.
-    fn cut_short(&mut self, place: &Place, rng: &mut Rng) -> Rotten {
+    fn cut_short(&mut self, place: &Place, rng: &mut Rng) -> BitRot {
         // Behind its last entry there may be zeros, and the end marker.
         let size = rng.range(place.from, place.from.max(place.to - LEAST_BATCH));
         let file = self.file_mut(place.file);
         file.cut_durable(size);
         let what = format!("{} ends at byte {size}", place.name);
-        Rotten { what, file: place.name.clone(), under_this_boot: false }
+        BitRot { what, file: place.name.clone(), under_this_boot: false }
     }
 
     /// Changes a bit or a sector in this range.
@@ -107,7 +107,7 @@ impl Disk {
             }
             (begin, sector)
         };
-        self.file_mut(file).rot(begin, &bytes);
+        self.file_mut(file).bit_rot(begin, &bytes);
         format!("{} B of {name} at {begin} are damaged", bytes.len())
     }
 
