@@ -318,7 +318,7 @@ impl Client {
     }
 
     /// Makes this many random calls at once, if possible; with `contended` all use this path.
-    pub fn rush(&mut self, calls: u64, contended: Option<usize>, shared: &mut Shared) {
+    pub fn burst(&mut self, calls: u64, contended: Option<usize>, shared: &mut Shared) {
         self.ops.focus(contended);
         for _ in 0..calls {
             if !self.has_time(shared) {

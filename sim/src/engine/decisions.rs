@@ -26,7 +26,7 @@ pub enum Due {
     /// that life is over.
     GoOn { client: ClientId, life: u64, reads: bool },
     /// A deposed leader that does not know it until `until` receives a request.
-    Press { server: ServerId, until: Instant },
+    Load { server: ServerId, until: Instant },
     /// The step of the schedule with this index.
     Scripted(usize),
 }

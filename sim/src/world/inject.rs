@@ -52,7 +52,7 @@ impl World {
     pub(super) fn inject_once(&mut self, fault: Fault) {
         let ends_calls = matches!(fault, Fault::ClientClose | Fault::ClientTwin);
         if ends_calls && !self.shared.decisions.is_scripted() {
-            self.rush(fault);
+            self.burst(fault);
         }
         if self.shared.decisions.is_recording() {
             self.fault_rng[fault as usize].record();
@@ -75,13 +75,13 @@ impl World {
     /// loses it to another connection, so that these calls are in flight together with the
     /// session's end. In half of those all clients use one path. The calls are ordinary calls, not
     /// choices of the fault: a schedule lists them as its own steps.
-    fn rush(&mut self, fault: Fault) {
+    fn burst(&mut self, fault: Fault) {
         let rng = &mut self.fault_rng[fault as usize];
         let calls = if rng.chance(1, 2) { rng.range(1, 3) } else { 0 };
         let paths = self.shared.keys.count();
         let contended = (calls > 0 && rng.chance(1, 2)).then(|| rng.index(paths));
         for client in self.clients.values_mut() {
-            client.rush(calls, contended, &mut self.shared);
+            client.burst(calls, contended, &mut self.shared);
         }
     }
 

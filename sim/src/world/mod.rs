@@ -8,11 +8,11 @@ mod grow;
 mod heal;
 mod inject;
 mod intruder;
+mod load;
 pub mod options;
 mod outcome;
 mod partition;
 mod phases;
-mod press;
 mod rogue;
 mod scene;
 pub mod shared;
@@ -380,7 +380,7 @@ impl World {
     fn act(&mut self, due: Due) {
         match due {
             Due::Inject(fault) => self.inject(fault),
-            Due::Press { server, until } => self.press(server, until),
+            Due::Load { server, until } => self.load(server, until),
             Due::Work { client, life } => {
                 if let Some(state) = self.clients.get_mut(&client) {
                     state.work(life, &mut self.shared);

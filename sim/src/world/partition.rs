@@ -119,7 +119,7 @@ impl World {
             shared.net.break_off(shared.now, conn, how);
         }
         shared.schedule_arrivals();
-        self.press_upon(server, until);
+        self.load_leader(server, until);
     }
 
     /// Leaves behind a leader and some of its followers, fewer than half of the servers, with log

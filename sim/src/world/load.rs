@@ -14,22 +14,22 @@ use crate::network::stream::Party;
 impl World {
     /// The other servers know that this leader is cut off, and it will not learn of that before
     /// `until`. Requests come often, because its leadership ends soon.
-    pub(super) fn press_upon(&mut self, server: ServerId, until: Instant) {
+    pub(super) fn load_leader(&mut self, server: ServerId, until: Instant) {
         let tick = u64::from(self.shared.options.server.tick_ms) * 1_000_000;
         let after = self.fault_rng[Fault::NetIsolateLeader as usize].exponential(tick / 8);
         let at = Instant(self.shared.now.0 + after.max(1));
         if at < until {
-            self.shared.decisions.plan(at, Due::Press { server, until });
+            self.shared.decisions.plan(at, Due::Load { server, until });
         }
     }
 
     /// Makes one request, if another leader exists by now: a sync, or a fault that takes over or
     /// closes a session.
-    pub(super) fn press(&mut self, server: ServerId, until: Instant) {
+    pub(super) fn load(&mut self, server: ServerId, until: Instant) {
         if !self.shared.is_faulty() {
             return;
         }
-        self.press_upon(server, until);
+        self.load_leader(server, until);
         let leaders = self.leaders();
         if leaders.len() < 2 || !leaders.contains(&server) {
             return;
