@@ -92,7 +92,7 @@ pub(crate) fn check(input: &[u8]) -> Judged {
     let config = settings::judged(&mut source);
     let (auth, tree) = (config.auth.clone(), config.tree.clone());
     let rules = Rules { auth, tree, ..Rules::default() };
-    let mut live = Live::new(config, Jury(Oracles::new(&[SERVER], rules).with_strangers()));
+    let mut live = Live::new(config, Jury(Oracles::new(&[SERVER], rules).with_bad_clients()));
     let mut slots = [None; 4];
     let mut xid = 0;
     while !source.0.is_empty() {

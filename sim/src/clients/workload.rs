@@ -23,7 +23,7 @@ pub use identity::{ENSEMBLE, known};
 pub use op::{Op, OpMix};
 
 /// Number of unique users that a client authenticates as.
-const STRANGERS: u32 = 12;
+const OTHER_USERS: u32 = 12;
 
 /// Paths that are invalid, unusual, or reserved.
 const ODD_PATHS: [&str; 18] = [
@@ -61,7 +61,7 @@ pub struct Ops {
     only_reads: bool,
     serial: u32,
     /// Number of unique users that it has authenticated as.
-    strangers: u32,
+    other_users: u32,
     before: Vec<(Op, Request)>,
     /// Index of the only path that it uses, if limited.
     focus: Option<usize>,
@@ -107,7 +107,7 @@ impl Ops {
     pub fn new(client: ClientId, mut rng: Rng) -> Ops {
         let only_reads = rng.chance(1, 4);
         let (before, versions) = (Vec::new(), BTreeMap::new());
-        Ops { client, rng, only_reads, serial: 0, strangers: 0, before, focus: None, versions }
+        Ops { client, rng, only_reads, serial: 0, other_users: 0, before, focus: None, versions }
     }
 
     /// The next operation.
@@ -293,9 +293,9 @@ impl Ops {
             }
             // This branch issues several calls at once.
             Op::Auth
-                if options.depth > 1 && self.strangers < STRANGERS && self.rng.chance(1, 2) =>
+                if options.depth > 1 && self.other_users < OTHER_USERS && self.rng.chance(1, 2) =>
             {
-                self.as_stranger(options)
+                self.as_other_user(options)
             }
             Op::Auth => self.auth(),
             Op::AddWatch => {
@@ -385,10 +385,10 @@ impl Ops {
     /// Authenticates as a new user, right behind requests that only that user may make: a request
     /// is checked against the client's identities at the time it was sent, however long it is
     /// queued (ACL-17).
-    fn as_stranger(&mut self, options: &WorkloadOptions) -> Request {
-        self.strangers += 1;
-        let (auth, acl) = identity::stranger(self.client.0, self.strangers);
-        let path = format!("/t{}.{}", self.client.0, self.strangers);
+    fn as_other_user(&mut self, options: &WorkloadOptions) -> Request {
+        self.other_users += 1;
+        let (auth, acl) = identity::other_user(self.client.0, self.other_users);
+        let path = format!("/t{}.{}", self.client.0, self.other_users);
         let (first, data) = (self.data(options), self.data(options));
         let with_stat = self.rng.chance(1, 2);
         let create = Request::Create { path: path.clone(), data: first, acl, flags: 1, with_stat };
@@ -493,7 +493,7 @@ mod tests {
             let kinds: Vec<Op> = before.iter().map(|(op, _)| *op).collect();
             assert_eq!(kinds, [Op::CreateEphemeral, Op::SetData, Op::GetData]);
         }
-        assert_eq!(shown.len(), STRANGERS as usize);
+        assert_eq!(shown.len(), OTHER_USERS as usize);
         assert!(ops.take_before().is_empty());
     }
 

@@ -41,7 +41,7 @@ pub enum Fault {
     NetPartial,
     NetIsolateLeader,
     NetVotes,
-    NetStranger,
+    NetBadPeer,
     ClientFreeze,
     ClientDeath,
     ClientClose,
@@ -52,7 +52,7 @@ pub enum Fault {
     ClientDeaf,
     ClientDrift,
     ClientRestart,
-    NetRogue,
+    NetByzantine,
     ClientOperator,
     NetStragglers,
     DiskBitRot,
@@ -120,7 +120,7 @@ impl Fault {
         Fault::NetPartial,
         Fault::NetIsolateLeader,
         Fault::NetVotes,
-        Fault::NetStranger,
+        Fault::NetBadPeer,
         Fault::ClientFreeze,
         Fault::ClientDeath,
         Fault::ClientClose,
@@ -131,7 +131,7 @@ impl Fault {
         Fault::ClientDeaf,
         Fault::ClientDrift,
         Fault::ClientRestart,
-        Fault::NetRogue,
+        Fault::NetByzantine,
         Fault::ClientOperator,
         Fault::NetStragglers,
         Fault::DiskBitRot,
@@ -229,8 +229,8 @@ impl Fault {
             Fault::NetVotes => {
                 ("net.votes", Always, "notifications are lost, doubled and late, as drawn")
             }
-            Fault::NetStranger => {
-                ("net.stranger", Every(12_000), "somebody talks nonsense to the port for servers")
+            Fault::NetBadPeer => {
+                ("net.bad-peer", Every(12_000), "somebody talks nonsense to the port for servers")
             }
             Fault::ClientFreeze => {
                 ("client.freeze", Every(8_000), "a client stops, often beyond its session timeout")
@@ -275,8 +275,8 @@ impl Fault {
                 "a client's process ends, and another goes on with its session and timeout of its \
                  own",
             ),
-            Fault::NetRogue => (
-                "net.rogue",
+            Fault::NetByzantine => (
+                "net.byzantine",
                 Every(10_000),
                 "somebody in the place of a server says what is not its to say",
             ),

@@ -28,12 +28,12 @@ pub enum End {
 /// The party at an end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Party {
-    /// A client, or an intruder.
+    /// A client, or a bad client.
     Client(ClientId),
     /// A server.
     Server(ServerId),
-    /// A stranger: a party that connects to the quorum port without being a server.
-    Stranger,
+    /// A bad peer: a party that connects to the quorum port without being a server.
+    BadPeer,
 }
 
 impl fmt::Display for Party {
@@ -41,7 +41,7 @@ impl fmt::Display for Party {
         match self {
             Party::Client(client) => write!(f, "client {}", client.0),
             Party::Server(server) => write!(f, "s{server}"),
-            Party::Stranger => f.write_str("somebody"),
+            Party::BadPeer => f.write_str("somebody"),
         }
     }
 }

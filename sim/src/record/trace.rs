@@ -240,7 +240,7 @@ impl Trace {
     }
 }
 
-/// Escapes control characters, since clients and strangers may send any bytes, and the text may go
+/// Escapes control characters, since clients and bad peers may send any bytes, and the text may go
 /// to a terminal.
 fn printable(text: String) -> String {
     let is_odd = |c: char| c.is_control() && c != '\n';

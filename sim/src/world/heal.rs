@@ -34,7 +34,7 @@ impl World {
         self.healed = self.shared.counters.counts;
         self.shared.healed = Some(self.shared.now);
         self.refusing_until = self.shared.now;
-        self.end_rogues();
+        self.end_byzantine_peers();
         let shared = &mut self.shared;
         let cut = shared.options.link.cut_one_in;
         shared.options.link = LinkPace { cut_one_in: cut, ..LinkPace::CALM };

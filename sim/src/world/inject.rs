@@ -152,8 +152,8 @@ impl World {
                 Some(until)
             }),
             Fault::NetRefuse => self.refuse_connections(),
-            Fault::NetStranger => self.send_stranger(server),
-            Fault::NetRogue => self.send_rogue(server),
+            Fault::NetBadPeer => self.send_bad_peer(server),
+            Fault::NetByzantine => self.send_byzantine_peer(server),
             Fault::NetSplit | Fault::NetOneWay | Fault::NetPartial | Fault::NetIsolateLeader => {
                 self.part(fault, only)
             }

@@ -3,21 +3,21 @@
 //! Owns the options of a run, the order of events and their dispatch, the phases, and the injection
 //! of faults. Must not check anything.
 
+mod bad_client;
+mod bad_peer;
+mod byzantine_peer;
 mod fork;
 mod grow;
 mod heal;
 mod inject;
-mod intruder;
 mod load;
 pub mod options;
 mod outcome;
 mod partition;
 mod phases;
-mod rogue;
 mod scene;
 pub mod shared;
 pub mod stop;
-mod stranger;
 mod waits;
 mod wipe;
 
@@ -47,10 +47,10 @@ use crate::replay::schedule::{Act, Schedule, Step};
 use crate::world::options::Options;
 use crate::world::shared::{Event, Shared};
 use crate::world::stop::Stop;
+use bad_client::BadClient;
+use byzantine_peer::{ByzantinePeer, Usurped};
 use grow::Growth;
-use intruder::Intruder;
 use partition::Partition;
-use rogue::{Rogue, Usurped};
 
 pub use outcome::{Held, Outcome};
 pub use phases::Liveness;
@@ -70,8 +70,8 @@ pub struct World {
     shared: Shared,
     nodes: BTreeMap<ServerId, Node>,
     clients: BTreeMap<ClientId, Client>,
-    intruders: BTreeMap<ConnId, Intruder>,
-    rogues: BTreeMap<ConnId, Rogue>,
+    bad_clients: BTreeMap<ConnId, BadClient>,
+    byzantine_peers: BTreeMap<ConnId, ByzantinePeer>,
     usurped: Option<Usurped>,
     /// Planned partitions; an [`Event::Parts`] starts each.
     partitions: Vec<Partition>,
@@ -97,7 +97,7 @@ pub struct World {
     growth: Growth,
     /// The server whose disk was wiped or damaged last.
     wiped: Option<ServerId>,
-    /// Number of clients so far, intruders included.
+    /// Number of clients so far, bad clients included.
     client_ids: u32,
     liveness: Liveness,
     /// Counters at the heal.
@@ -226,8 +226,8 @@ impl World {
         let mut world = World {
             nodes,
             clients: BTreeMap::new(),
-            intruders: BTreeMap::new(),
-            rogues: BTreeMap::new(),
+            bad_clients: BTreeMap::new(),
+            byzantine_peers: BTreeMap::new(),
             usurped: None,
             partitions: Vec::new(),
             fault_rng: Fault::ALL.map(|fault| seeds.stream("faults", fault as u64)),
@@ -495,9 +495,9 @@ impl World {
                     state.birth(life, shared);
                 }
             }
-            Event::StrangerLeaves { conn } => self.end_stranger(conn),
-            Event::RogueSpeaks { conn } => self.rogue_turn(conn),
-            Event::Intruder { conn, server } => self.intruder_turn(conn, server),
+            Event::BadPeerCloses { conn } => self.end_bad_peer(conn),
+            Event::ByzantinePeerSends { conn } => self.byzantine_peer_turn(conn),
+            Event::BadClient { conn, server } => self.bad_client_turn(conn, server),
             Event::Parts { partition } => self.part_as_planned(partition),
             Event::Breaks { conn, how } => self.break_as_planned(conn, how),
         }
@@ -514,7 +514,7 @@ impl World {
             Party::Client(client) => {
                 self.clients.get(&client).and_then(|c| c.still_frozen(shared.now))
             }
-            Party::Server(_) | Party::Stranger => None,
+            Party::Server(_) | Party::BadPeer => None,
         };
         if let Some(until) = frozen {
             return shared.at(until, Event::Arrival(arrival));
@@ -538,10 +538,10 @@ impl World {
                 if let Some(state) = self.clients.get_mut(&client) {
                     state.arrive(conn, delivery, shared);
                 } else {
-                    self.intruder_hears(conn, delivery);
+                    self.bad_client_receives(conn, delivery);
                 }
             }
-            Party::Stranger => self.stranger_hears(conn, &delivery),
+            Party::BadPeer => self.bad_peer_receives(conn, &delivery),
         }
         if let Party::Server(server) = sender
             && let Some(node) = self.nodes.get_mut(&server)

@@ -250,8 +250,8 @@ impl World {
         if calls > 0 {
             return Some(format!("{calls} calls under way"));
         }
-        if self.intruders() > 0 {
-            return Some(format!("{} intruders connected", self.intruders()));
+        if self.bad_clients() > 0 {
+            return Some(format!("{} bad clients connected", self.bad_clients()));
         }
         self.core().find_map(|node| node.unrest(&self.shared.outside))
     }

@@ -72,12 +72,12 @@ pub enum Event {
     Probe { client: ClientId, life: u64 },
     /// A client without a session begins a new one.
     Birth { client: ClientId, life: u64 },
-    /// An intruder (a client that violates the protocol) connects or disconnects.
-    Intruder { conn: ConnId, server: ServerId },
-    /// A stranger (no server, no client) closes its connection to a server.
-    StrangerLeaves { conn: ConnId },
-    /// A rogue (a peer that imitates a server) sends its next message.
-    RogueSpeaks { conn: ConnId },
+    /// A bad client (a client that violates the protocol) connects or disconnects.
+    BadClient { conn: ConnId, server: ServerId },
+    /// A bad peer (no server, no client) closes its connection to a server.
+    BadPeerCloses { conn: ConnId },
+    /// A byzantine peer (a peer that imitates a server) sends its next message.
+    ByzantinePeerSends { conn: ConnId },
     /// A partition begins that was planned together with others.
     Parts { partition: usize },
     /// A connection breaks; void once the world has been healed.
@@ -234,7 +234,7 @@ impl Shared {
     }
 }
 
-/// Whether the party is a client or a stranger.
+/// Whether the party is a client or a bad peer.
 pub fn is_no_server(party: &Party) -> bool {
     !matches!(party, Party::Server(_))
 }

@@ -44,7 +44,7 @@ impl World {
     fn client_waits(&self, client: &Client) -> Wait {
         let server = |party: Party| match party {
             Party::Server(server) => Some(server),
-            Party::Client(_) | Party::Stranger => None,
+            Party::Client(_) | Party::BadPeer => None,
         };
         let parties = client.conns().filter_map(|conn| self.shared.net.parties(conn));
         let whom = parties.flatten().filter_map(server).collect();

@@ -79,13 +79,13 @@ fn sessions_expire_and_move_between_servers() {
 }
 
 #[test]
-fn rogue_is_refused_in_every_role_and_the_run_passes() {
+fn byzantine_peer_is_refused_in_every_role_and_the_run_passes() {
     let wanted =
         [Mark::LearnerRefused, Mark::LeaderRefused, Mark::PromiseRefused, Mark::LeaderOutrun];
     let mut missing = wanted.to_vec();
     for seed in 1..=60 {
-        // Servers that look for a leader dial one, and so may reach a rogue.
-        let report = run(&job(seed, Profile::Default, "only=net.rogue,+node.kill-leader", 60));
+        // Servers that look for a leader dial one, and so may reach a byzantine peer.
+        let report = run(&job(seed, Profile::Default, "only=net.byzantine,+node.kill-leader", 60));
         assert_passed(&report);
         missing.retain(|mark| !report.outcome.counters.has_hit(*mark));
         if missing.is_empty() {

@@ -245,7 +245,7 @@ impl Oracles {
             view.believed.clear();
             view.shared = true;
         }
-        conn.knows = !view.shared && !self.strangers;
+        conn.knows = !view.shared && !self.bad_clients;
         conn.unshown = view.believed.clone();
         // Auth packets sent before the response arrived.
         conn.auths.iter().for_each(|asked| {

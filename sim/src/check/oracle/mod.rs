@@ -116,7 +116,7 @@ pub struct Oracles {
     /// Servers that the audit covered.
     audited: BTreeSet<ServerId>,
     /// Whether clients other than the client library's may name watches that they do not hold.
-    strangers: bool,
+    bad_clients: bool,
     /// Number of the present observation; other `order` fields refer to it.
     order: u64,
     now: Instant,
@@ -210,7 +210,7 @@ impl Oracles {
             acknowledged: Zxid::ZERO,
             audit: None,
             audited: BTreeSet::new(),
-            strangers: false,
+            bad_clients: false,
             order: 0,
             now: Instant::default(),
         }
@@ -219,8 +219,8 @@ impl Oracles {
     /// Clients are not those of the client library: the watches that they claim to hold are not
     /// checked.
     #[must_use]
-    pub fn with_strangers(mut self) -> Oracles {
-        self.strangers = true;
+    pub fn with_bad_clients(mut self) -> Oracles {
+        self.bad_clients = true;
         self
     }
 

@@ -59,7 +59,7 @@ pub(super) fn credential(rng: &mut Rng) -> (String, Secret) {
 }
 
 /// A unique user, and an ACL for that user alone.
-pub(super) fn stranger(client: u32, serial: u32) -> (Secret, Vec<Acl>) {
+pub(super) fn other_user(client: u32, serial: u32) -> (Secret, Vec<Acl>) {
     let user = format!("t{client}.{serial}:x");
     let id = model::digest_of(user.as_bytes());
     let own = Acl { perms: Perms::ALL, scheme: "digest".to_owned(), id };

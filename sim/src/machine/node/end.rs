@@ -133,7 +133,7 @@ impl Node {
         shared: &mut Shared,
     ) -> Option<Silence> {
         let cut = match other {
-            Party::Client(_) | Party::Stranger => None,
+            Party::Client(_) | Party::BadPeer => None,
             Party::Server(peer) => shared.reach.cut_until(shared.now, self.id, peer),
         };
         if !self.dark && cut.is_none() {
@@ -143,7 +143,7 @@ impl Node {
         let late = Instant(shared.now.0 + rng.range(1, 60) * 1_000_000_000);
         let late = if self.dark { late } else { cut.unwrap_or(late) };
         let on_write = match other {
-            Party::Client(_) | Party::Stranger => true,
+            Party::Client(_) | Party::BadPeer => true,
             // Nobody is there to answer, for as long as the power is off.
             Party::Server(_) => cut.is_none() && rng.chance(1, 2),
         };

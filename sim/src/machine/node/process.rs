@@ -647,6 +647,6 @@ impl Process {
 fn socket_id(conn: ConnId, other: Party) -> SocketId {
     match other {
         Party::Client(_) => SocketId::Client(conn),
-        Party::Server(_) | Party::Stranger => SocketId::Server(LinkId(conn.0)),
+        Party::Server(_) | Party::BadPeer => SocketId::Server(LinkId(conn.0)),
     }
 }

@@ -92,7 +92,7 @@ struct Lanes {
 impl Lanes {
     fn of(report: &Report, timeline: &Timeline) -> Lanes {
         let servers: Vec<ServerId> = report.outcome.roles.changes().keys().copied().collect();
-        // A client without calls and sessions is an intruder.
+        // A client without calls and sessions is a bad client.
         let sessions = timeline.conns.iter().filter(|conn| conn.session != 0);
         let callers = timeline.calls.iter().map(|call| call.client.0);
         let mut clients: Vec<u32> = callers.chain(sessions.map(|conn| conn.client.0)).collect();
@@ -296,7 +296,7 @@ fn injections(report: &Report) -> Value {
 fn client_of(party: &Party) -> Option<i64> {
     match party {
         Party::Client(client) => Some(i64::from(client.0)),
-        Party::Server(_) | Party::Stranger => None,
+        Party::Server(_) | Party::BadPeer => None,
     }
 }
 

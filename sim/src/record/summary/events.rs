@@ -73,8 +73,8 @@ pub(super) fn last_events(
             let named =
                 entry.text.split_once(" <- client ").and_then(|(_, rest)| rest.split_once(':'));
             let named = named.and_then(|(id, _)| id.parse().ok()).map(ClientId);
-            let stranger = entry.text.contains(" <- somebody:");
-            stranger || named.is_some_and(|id| !wanted.contains(&id))
+            let bad_peer = entry.text.contains(" <- somebody:");
+            bad_peer || named.is_some_and(|id| !wanted.contains(&id))
         }
     };
     let concerns = |entry: &&Entry| {

@@ -95,7 +95,7 @@ impl Injection {
             Hit::Conn(ends) => {
                 let server = |party: &Party| match party {
                     Party::Server(server) => Some(*server),
-                    Party::Client(_) | Party::Stranger => None,
+                    Party::Client(_) | Party::BadPeer => None,
                 };
                 ends.iter().filter_map(server).collect()
             }

@@ -61,7 +61,7 @@ fn others(ends: [Party; 2], teller: Option<ServerId>) -> String {
     let is_teller = |end: Party| match end {
         Party::Server(server) => teller == Some(server),
         Party::Client(_) => teller.is_none(),
-        Party::Stranger => false,
+        Party::BadPeer => false,
     };
     match ends.map(is_teller) {
         [true, false] => named[1].clone(),

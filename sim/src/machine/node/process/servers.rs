@@ -42,7 +42,7 @@ impl Process {
     pub(super) fn accept_peer(&mut self, now: Instant, link: LinkId, from: Party) {
         let host = match from {
             Party::Server(id) => u8::try_from(id.0 & 0xff).expect("a byte"),
-            Party::Client(_) | Party::Stranger => 0,
+            Party::Client(_) | Party::BadPeer => 0,
         };
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)), PEER_PORT);
         self.driver.peers.accept(link, Channel::Quorum, address, nonce(link, 1), now);
@@ -111,7 +111,7 @@ impl Process {
         let Some(parties) = parties else {
             return;
         };
-        let strange = parties.contains(&Party::Stranger);
+        let strange = parties.contains(&Party::BadPeer);
         let other = parties.into_iter().find(|party| *party != Party::Server(self.id));
         let told = || format!("s{} refuses {} on {link}: {why}", self.id, other.expect("two ends"));
         shared.check(Check::WELCOME, if strange { Ok(()) } else { Err(told()) });

@@ -55,7 +55,7 @@ impl Process {
                 accepted.expect("no bound on connections is set");
             }
             (SocketId::Server(link), from) => self.accept_peer(now.mono, link, from),
-            (SocketId::Client(_), Party::Server(_) | Party::Stranger) => {
+            (SocketId::Client(_), Party::Server(_) | Party::BadPeer) => {
                 unreachable!("only clients connect to a client port")
             }
         }

@@ -86,7 +86,7 @@ const paintFaults = (y, test) => {
   for (let n = 0; n < list.length; n++) {
     const f = list[n];
     // Somebody who only talks nonsense does not move a server.
-    const minor = f.name.startsWith("client.") || f.name === "node.wall" || f.name === "net.stranger" || f.name === "net.rogue";
+    const minor = f.name.startsWith("client.") || f.name === "node.wall" || f.name === "net.bad-peer" || f.name === "net.byzantine";
     stats.faults++;
     const a = X(f.t), colour = faultColour(f.name);
     ctx.fillStyle = colour;

@@ -1,15 +1,15 @@
-//! Rogues: peers that imitate a server in the quorum protocol and send messages that they may not
-//! send.
+//! Byzantine peers: peers that imitate a server in the quorum protocol and send messages that they
+//! may not send.
 //!
 //! Owns those messages. A real server must refuse them or drop the link; the ensemble must not
 //! suffer more than from a broken link.
 //!
-//! Servers trust the id in a peer's greeting, so a rogue sends only what cannot break a safety
-//! promise. As a learner it declares its history `Lost`, which counts in no quorum, and it never
-//! sends a message that a leader might count: no `AckEpoch` for the epoch being established, no
-//! answer to a ping that was sent, no write. As a leader it names only epochs that the other server
-//! has accepted already or must refuse, and then sends only illegal orders: to truncate committed
-//! transactions, or to log ones that do not follow.
+//! Servers trust the id in a peer's greeting, so a byzantine peer sends only what cannot break a
+//! safety promise. As a learner it declares its history `Lost`, which counts in no quorum, and it
+//! never sends a message that a leader might count: no `AckEpoch` for the epoch being established,
+//! no answer to a ping that was sent, no write. As a leader it names only epochs that the other
+//! server has accepted already or must refuse, and then sends only illegal orders: to truncate
+//! committed transactions, or to log ones that do not follow.
 
 use bytes::Bytes;
 use zabkeeper_core::peer::frame::Writer;
@@ -23,7 +23,7 @@ use zabkeeper_core::{
 };
 
 use super::World;
-use super::stranger::greeting;
+use super::bad_peer::greeting;
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
 use crate::machine::node::Node;
@@ -35,9 +35,9 @@ const MS: u64 = 1_000_000;
 /// Beyond any zxid of a run.
 const FAR: Zxid = Zxid(u64::MAX >> 1);
 
-/// A rogue peer.
+/// A byzantine peer.
 #[derive(Debug)]
-pub(super) struct Rogue {
+pub(super) struct ByzantinePeer {
     /// The server that it talks to.
     server: ServerId,
     /// The server id in its greeting.
@@ -49,7 +49,7 @@ pub(super) struct Rogue {
     rng: Rng,
 }
 
-/// Dials to this server reach a rogue.
+/// Dials to this server reach a byzantine peer.
 #[derive(Debug)]
 pub(super) struct Usurped {
     server: ServerId,
@@ -58,12 +58,12 @@ pub(super) struct Usurped {
 }
 
 impl World {
-    /// A rogue connects to a server, often to a leader, or receives the dials to a server for a
-    /// while. Returns whether it could.
-    pub(super) fn send_rogue(&mut self, server: ServerId) -> bool {
+    /// A byzantine peer connects to a server, often to a leader, or receives the dials to a server
+    /// for a while. Returns whether it could.
+    pub(super) fn send_byzantine_peer(&mut self, server: ServerId) -> bool {
         let others: Vec<ServerId> = self.nodes.keys().copied().filter(|id| *id != server).collect();
         let leader = self.leaders().first().copied();
-        let rng = &mut self.fault_rng[Fault::NetRogue as usize];
+        let rng = &mut self.fault_rng[Fault::NetByzantine as usize];
         if others.is_empty() {
             return false;
         }
@@ -80,17 +80,18 @@ impl World {
         let mask = self.free_place(server, mask, &mut rng);
         let conn = self.shared.net.allocate();
         let (node, shared) = self.node(server);
-        if node.accept(conn, Party::Stranger, shared) != Some(true) {
+        if node.accept(conn, Party::BadPeer, shared) != Some(true) {
             return false;
         }
-        let rogue = Rogue { server, mask, leads: false, said: 0, words: 0, rng };
-        self.begin_rogue(conn, [Party::Stranger, Party::Server(server)], rogue);
-        self.send_as_rogue(conn, End::Dialler, greeting(Channel::Quorum, mask, server));
+        let peer = ByzantinePeer { server, mask, leads: false, said: 0, words: 0, rng };
+        self.begin_byzantine_peer(conn, [Party::BadPeer, Party::Server(server)], peer);
+        self.send_as_byzantine_peer(conn, End::Dialler, greeting(Channel::Quorum, mask, server));
         true
     }
 
-    /// The server that a rogue claims to be. A server with an established link would make it wait
-    /// and be refused, so it claims to be one without a link, or breaks a link first, or waits.
+    /// The server that a byzantine peer claims to be. A server with an established link would make
+    /// it wait and be refused, so it claims to be one without a link, or breaks a link first, or
+    /// waits.
     fn free_place(&mut self, server: ServerId, mask: ServerId, rng: &mut Rng) -> ServerId {
         let linked = self.nodes.get(&server).map(Node::linked_by).unwrap_or_default();
         let others = self.nodes.keys().copied().filter(|id| *id != server);
@@ -129,68 +130,68 @@ impl World {
             return false;
         }
         let rng = usurped.rng.fork();
-        let rogue = Rogue { server: from, mask: to, leads: true, said: 0, words: 0, rng };
-        self.begin_rogue(conn, [Party::Server(from), Party::Stranger], rogue);
+        let peer = ByzantinePeer { server: from, mask: to, leads: true, said: 0, words: 0, rng };
+        self.begin_byzantine_peer(conn, [Party::Server(from), Party::BadPeer], peer);
         // The answer to the greeting, sent without waiting for that greeting.
-        self.send_as_rogue(conn, End::Acceptor, greeting(Channel::Quorum, to, from));
+        self.send_as_byzantine_peer(conn, End::Acceptor, greeting(Channel::Quorum, to, from));
         true
     }
 
-    fn begin_rogue(&mut self, conn: ConnId, parties: [Party; 2], mut rogue: Rogue) {
+    fn begin_byzantine_peer(&mut self, conn: ConnId, parties: [Party; 2], mut peer: ByzantinePeer) {
         let shared = &mut self.shared;
-        let (server, mask) = (rogue.server, rogue.mask);
+        let (server, mask) = (peer.server, peer.mask);
         let attempt = shared.net.attempt(shared.seeds, parties);
         shared.net.open(conn, attempt, shared.options.peers.link);
-        shared.note(Kind::Conn, (server.0, conn.0), &[u8::from(rogue.leads)], || {
-            format!("a rogue speaks for s{mask} to s{server} by {conn}")
+        shared.note(Kind::Conn, (server.0, conn.0), &[u8::from(peer.leads)], || {
+            format!("a byzantine peer sends as s{mask} to s{server} by {conn}")
         });
-        rogue.words = rogue.rng.range(1, 4);
-        shared.after(rogue.rng.range(0, 30) * MS, Event::RogueSpeaks { conn });
-        self.rogues.insert(conn, rogue);
+        peer.words = peer.rng.range(1, 4);
+        shared.after(peer.rng.range(0, 30) * MS, Event::ByzantinePeerSends { conn });
+        self.byzantine_peers.insert(conn, peer);
     }
 
-    /// A rogue sends its next message, or disconnects.
-    pub(super) fn rogue_turn(&mut self, conn: ConnId) {
-        let Some(mut rogue) = self.rogues.remove(&conn) else {
+    /// A byzantine peer sends its next message, or disconnects.
+    pub(super) fn byzantine_peer_turn(&mut self, conn: ConnId) {
+        let Some(mut peer) = self.byzantine_peers.remove(&conn) else {
             return;
         };
-        let status = self.nodes.get(&rogue.server).and_then(|node| node.status());
-        let (true, Some(status)) = (rogue.said < rogue.words, status) else {
-            return self.end_stranger(conn);
+        let status = self.nodes.get(&peer.server).and_then(|node| node.status());
+        let (true, Some(status)) = (peer.said < peer.words, status) else {
+            return self.end_bad_peer(conn);
         };
-        let message = rogue.word(&status);
-        let (server, mask) = (rogue.server, rogue.mask);
+        let message = peer.word(&status);
+        let (server, mask) = (peer.server, peer.mask);
         self.shared.tell(|| format!("as s{mask} to s{server}: {message}"));
         let mut bytes = Vec::new();
         Writer::default().encode_message(&message, &mut bytes);
-        let end = if rogue.leads { End::Acceptor } else { End::Dialler };
-        rogue.said += 1;
-        let last = rogue.said == rogue.words;
-        let pause = rogue.rng.magnitude(1, if last { 8_000 } else { 400 }) * MS;
-        self.rogues.insert(conn, rogue);
-        self.send_as_rogue(conn, end, Bytes::from(bytes));
-        self.shared.after(pause, Event::RogueSpeaks { conn });
+        let end = if peer.leads { End::Acceptor } else { End::Dialler };
+        peer.said += 1;
+        let last = peer.said == peer.words;
+        let pause = peer.rng.magnitude(1, if last { 8_000 } else { 400 }) * MS;
+        self.byzantine_peers.insert(conn, peer);
+        self.send_as_byzantine_peer(conn, end, Bytes::from(bytes));
+        self.shared.after(pause, Event::ByzantinePeerSends { conn });
     }
 
-    fn send_as_rogue(&mut self, conn: ConnId, end: End, bytes: Bytes) {
+    fn send_as_byzantine_peer(&mut self, conn: ConnId, end: End, bytes: Bytes) {
         let shared = &mut self.shared;
         shared.note(Kind::Send, (0, conn.0), &bytes, || {
-            format!("a rogue -> {conn} {}B", bytes.len())
+            format!("a byzantine peer -> {conn} {}B", bytes.len())
         });
         shared.net.send(shared.now, conn, end, bytes);
         shared.schedule_arrivals();
     }
 
-    /// Disconnects all rogues.
-    pub(super) fn end_rogues(&mut self) {
+    /// Disconnects all byzantine_peers.
+    pub(super) fn end_byzantine_peers(&mut self) {
         self.usurped = None;
-        for conn in std::mem::take(&mut self.rogues).into_keys() {
-            self.end_stranger(conn);
+        for conn in std::mem::take(&mut self.byzantine_peers).into_keys() {
+            self.end_bad_peer(conn);
         }
     }
 }
 
-impl Rogue {
+impl ByzantinePeer {
     /// The direction of the link fixes the message type; the other type's bytes would be misread.
     fn word(&mut self, status: &Status) -> PeerMessage {
         match (self.leads, self.said) {

@@ -1,4 +1,4 @@
-//! Intruders: client connections that violate the protocol, by silence, truncation, garbage or
+//! Bad clients: client connections that violate the protocol, by silence, truncation, garbage or
 //! wrong passwords.
 //!
 //! Owns what they send. They must not disturb other clients: the oracles check that meanwhile.
@@ -23,13 +23,13 @@ const MS: u64 = 1_000_000;
 
 /// One such connection.
 #[derive(Debug)]
-pub(super) struct Intruder {
+pub(super) struct BadClient {
     visit: Visit,
     sent: bool,
     read: BytesMut,
 }
 
-/// What an intruder is about to do.
+/// What a bad client is about to do.
 #[derive(Debug)]
 struct Visit {
     server: ServerId,
@@ -44,7 +44,7 @@ struct Visit {
     stay: u64,
 }
 
-/// What an intruder sends.
+/// What a bad client sends.
 #[derive(Clone, Copy, Debug)]
 enum Nonsense {
     Silence,
@@ -109,13 +109,13 @@ const NONSENSE: [Nonsense; 28] = [
 ];
 
 impl World {
-    /// An intruder connects and will send garbage.
+    /// A bad client connects and will send garbage.
     pub(super) fn send_garbage(&mut self, server: ServerId) -> bool {
         let rng = &mut self.fault_rng[Fault::ClientGarbage as usize];
         let kind = *rng.pick(&NONSENSE);
         let mut noise = [0; 40];
         rng.fill(&mut noise);
-        self.send_intruder(server, nonsense(kind, &noise))
+        self.send_bad_client(server, nonsense(kind, &noise))
     }
 
     /// An operator sends a four-letter command.
@@ -135,10 +135,10 @@ impl World {
             bytes.put_i64(0);
         }
         self.shared.tell(|| format!("{} of s{server}", word.name()));
-        self.send_intruder(server, bytes.freeze())
+        self.send_bad_client(server, bytes.freeze())
     }
 
-    /// An intruder asks for a live session with a wrong password.
+    /// A bad client asks for a live session with a wrong password.
     pub(super) fn try_wrong_password(&mut self, server: ServerId) -> bool {
         let rng = &mut self.fault_rng[Fault::ClientWrongPassword as usize];
         let known: Vec<_> = self.clients.values().filter_map(|client| client.identity()).collect();
@@ -210,7 +210,7 @@ impl World {
         Visit { server, bytes, session, wrong_password: false, wait: 0, stay }
     }
 
-    fn send_intruder(&mut self, server: ServerId, bytes: Bytes) -> bool {
+    fn send_bad_client(&mut self, server: ServerId, bytes: Bytes) -> bool {
         let visit = self.visit(server, None, bytes);
         self.begin_visit(visit)
     }
@@ -222,58 +222,58 @@ impl World {
         let (Some(conn), after) = self.dial(client, server) else {
             return false;
         };
-        self.intruders.insert(conn, Intruder { visit, sent: false, read: BytesMut::new() });
+        self.bad_clients.insert(conn, BadClient { visit, sent: false, read: BytesMut::new() });
         let wants = || session.map(|id| format!(" for session {id}")).unwrap_or_default();
-        self.shared.tell(|| format!("intruder {} connects to s{server}{}", client.0, wants()));
+        self.shared.tell(|| format!("bad client {} connects to s{server}{}", client.0, wants()));
         self.shared.note(Kind::Conn, (client.0.into(), conn.0), b"intruder", || {
-            format!("intruder {} connects to s{server} by {conn}{}", client.0, wants())
+            format!("bad client {} connects to s{server} by {conn}{}", client.0, wants())
         });
         self.shared.observe(Observation::ConnOpened { client, conn, server });
-        self.shared.after(after + wait, Event::Intruder { conn, server });
+        self.shared.after(after + wait, Event::BadClient { conn, server });
         true
     }
 
-    /// The intruder sends its bytes; in its second turn it disconnects.
-    pub(super) fn intruder_turn(&mut self, conn: ConnId, server: ServerId) {
+    /// The bad client sends its bytes; in its second turn it disconnects.
+    pub(super) fn bad_client_turn(&mut self, conn: ConnId, server: ServerId) {
         let shared = &mut self.shared;
-        let Some(intruder) = self.intruders.get_mut(&conn) else {
+        let Some(bad_client) = self.bad_clients.get_mut(&conn) else {
             return;
         };
-        if intruder.sent {
-            self.intruders.remove(&conn);
+        if bad_client.sent {
+            self.bad_clients.remove(&conn);
             shared.net.close(shared.now, conn, End::Dialler);
             shared.observe(Observation::ConnClosed { conn });
             return shared.schedule_arrivals();
         }
-        intruder.sent = true;
-        let (bytes, stay) = (intruder.visit.bytes.clone(), intruder.visit.stay);
+        bad_client.sent = true;
+        let (bytes, stay) = (bad_client.visit.bytes.clone(), bad_client.visit.stay);
         let mut frames = BytesMut::from(&bytes[..]);
         while let Some(frame) = whole_frame(&mut frames) {
             shared.observe(Observation::ToServer { conn, frame });
         }
         shared.note(Kind::Send, (server.0, conn.0), &bytes, || {
-            format!("intruder -> {conn} {}B {bytes:?}", bytes.len())
+            format!("bad client -> {conn} {}B {bytes:?}", bytes.len())
         });
         shared.net.send(shared.now, conn, End::Dialler, bytes);
         shared.schedule_arrivals();
-        shared.after(stay, Event::Intruder { conn, server });
+        shared.after(stay, Event::BadClient { conn, server });
     }
 
-    /// A delivery arrives at an intruder.
-    pub(super) fn intruder_hears(&mut self, conn: ConnId, delivery: Delivery) {
+    /// A delivery arrives at a bad client.
+    pub(super) fn bad_client_receives(&mut self, conn: ConnId, delivery: Delivery) {
         let shared = &mut self.shared;
-        let Some(intruder) = self.intruders.get_mut(&conn) else {
+        let Some(bad_client) = self.bad_clients.get_mut(&conn) else {
             return;
         };
         match delivery {
             Delivery::Nothing | Delivery::Later(_) => {}
             Delivery::Bytes(bytes) => {
                 shared.note(Kind::Receive, (0, conn.0), &bytes, || {
-                    format!("intruder <- {conn} {}B {bytes:?}", bytes.len())
+                    format!("bad client <- {conn} {}B {bytes:?}", bytes.len())
                 });
-                intruder.read.extend_from_slice(&bytes);
-                while let Some(frame) = whole_frame(&mut intruder.read) {
-                    if intruder.visit.wrong_password {
+                bad_client.read.extend_from_slice(&bytes);
+                while let Some(frame) = whole_frame(&mut bad_client.read) {
+                    if bad_client.visit.wrong_password {
                         let answer = ConnectResponse::decode(frame.clone());
                         let refused = answer.is_ok_and(|answer| answer.timeout_ms == 0);
                         let evidence = format!("{conn} was let in with a wrong password");
@@ -284,7 +284,7 @@ impl World {
                 }
             }
             Delivery::Closed | Delivery::Reset => {
-                self.intruders.remove(&conn);
+                self.bad_clients.remove(&conn);
                 shared.net.close(shared.now, conn, End::Dialler);
                 shared.observe(Observation::ConnClosed { conn });
                 shared.schedule_arrivals();
@@ -292,9 +292,9 @@ impl World {
         }
     }
 
-    /// Number of intruders that are connected.
-    pub(super) fn intruders(&self) -> usize {
-        self.intruders.len()
+    /// Number of bad clients that are connected.
+    pub(super) fn bad_clients(&self) -> usize {
+        self.bad_clients.len()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Strangers: connections to the quorum port by non-servers, or by peers that fall silent after the
+//! Bad peers: connections to the quorum port by non-servers, or by peers that fall silent after the
 //! greeting.
 //!
 //! Owns what they send. The server must close a connection with an invalid greeting or frame, and
@@ -19,42 +19,42 @@ use crate::world::shared::Event;
 const MS: u64 = 1_000_000;
 
 impl World {
-    /// A stranger connects, sends its bytes, and disconnects later. Returns whether it was
+    /// A bad peer connects, sends its bytes, and disconnects later. Returns whether it was
     /// accepted.
-    pub(super) fn send_stranger(&mut self, server: ServerId) -> bool {
+    pub(super) fn send_bad_peer(&mut self, server: ServerId) -> bool {
         let servers: Vec<ServerId> = self.nodes.keys().copied().collect();
         let shared = &mut self.shared;
         let conn = shared.net.allocate();
         let node = self.nodes.get_mut(&server).expect("picked among the servers");
-        if node.accept(conn, Party::Stranger, shared) != Some(true) {
+        if node.accept(conn, Party::BadPeer, shared) != Some(true) {
             return false;
         }
-        let attempt = shared.net.attempt(shared.seeds, [Party::Stranger, Party::Server(server)]);
+        let attempt = shared.net.attempt(shared.seeds, [Party::BadPeer, Party::Server(server)]);
         shared.net.open(conn, attempt, shared.options.peers.link);
-        let rng = &mut self.fault_rng[Fault::NetStranger as usize];
+        let rng = &mut self.fault_rng[Fault::NetBadPeer as usize];
         let bytes = words(server, &servers, rng);
         shared.note(Kind::Conn, (server.0, conn.0), &bytes, || {
-            format!("a stranger says {}B to s{server} by {conn}", bytes.len())
+            format!("a bad peer sends {}B to s{server} by {conn}", bytes.len())
         });
         shared.net.send(shared.now, conn, End::Dialler, bytes);
-        shared.after(rng.range(1, 8_000) * MS, Event::StrangerLeaves { conn });
+        shared.after(rng.range(1, 8_000) * MS, Event::BadPeerCloses { conn });
         shared.schedule_arrivals();
         true
     }
 
-    /// Strangers ignore what a server sends to them.
-    pub(super) fn stranger_hears(&mut self, conn: ConnId, delivery: &Delivery) {
+    /// Bad peers ignore what a server sends to them.
+    pub(super) fn bad_peer_receives(&mut self, conn: ConnId, delivery: &Delivery) {
         if matches!(delivery, Delivery::Closed | Delivery::Reset) {
-            self.rogues.remove(&conn);
-            self.end_stranger(conn);
+            self.byzantine_peers.remove(&conn);
+            self.end_bad_peer(conn);
         }
     }
 
-    /// A stranger closes its connection.
-    pub(super) fn end_stranger(&mut self, conn: ConnId) {
+    /// A bad peer closes its connection.
+    pub(super) fn end_bad_peer(&mut self, conn: ConnId) {
         let shared = &mut self.shared;
         if let Some([dialler, _]) = shared.net.parties(conn) {
-            let end = if dialler == Party::Stranger { End::Dialler } else { End::Acceptor };
+            let end = if dialler == Party::BadPeer { End::Dialler } else { End::Acceptor };
             shared.net.close(shared.now, conn, end);
             shared.schedule_arrivals();
         }
@@ -67,7 +67,7 @@ pub(super) fn greeting(channel: Channel, from: ServerId, to: ServerId) -> Bytes 
     Dialling::begin(local, channel, to, [0; 16]).1.into()
 }
 
-/// The bytes that a stranger sends. After some of them a server takes it for a peer that hangs.
+/// The bytes that a bad peer sends. After some of them a server takes it for a peer that hangs.
 fn words(server: ServerId, servers: &[ServerId], rng: &mut Rng) -> Bytes {
     let others: Vec<ServerId> = servers.iter().copied().filter(|other| *other != server).collect();
     let other = if others.is_empty() { ServerId(99) } else { *rng.pick(&others) };
