@@ -141,7 +141,7 @@ pub struct Flags {
     #[arg(long, value_name = "FILE", conflicts_with = "check_determinism")]
     pub save_schedule: Option<PathBuf>,
     /// Run all schedules of this folder.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "schedule", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at", "trace", "html", "dump", "until", "until_event", "break_on", "shrink", "save_schedule", "json", "coverage", "ledger", "expect_hash", "buggify", "fork", "fork_at"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "schedule", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at", "trace", "html", "dump", "until", "until_event", "break_on", "shrink", "save_schedule", "json", "coverage", "evidence_log", "expect_hash", "buggify", "fork", "fork_at"])]
     pub corpus: Option<PathBuf>,
     /// Run this schedule instead of a seed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "runs", "wall", "cpu", "check_determinism", "profile", "servers", "clients", "faults", "ops", "duration", "at_mark", "crash_at"])]
@@ -173,7 +173,7 @@ pub struct Flags {
     pub timeout_wall: Option<Duration>,
     /// Append a line about the batch to sim/evidence.jsonl.
     #[arg(long)]
-    pub ledger: bool,
+    pub evidence_log: bool,
     /// Refuse to run unless seeds have this format; failures print the name of their format.
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
@@ -281,7 +281,7 @@ impl Flags {
             return Err(format!("{single} is for a single run, and {many} asks for many"));
         }
         let of_batch = given(&[
-            ("--ledger", self.ledger),
+            ("--evidence-log", self.evidence_log),
             ("--fail-fast", self.fail_fast),
             ("--max-failures", self.max_failures.is_some()),
             ("--jobs", self.jobs.is_some() && !self.shrink),
@@ -629,8 +629,8 @@ mod tests {
             "--schedule f --fork-at 1s",
             "--schedule f --fork 1s/1",
             "--schedule f --buggify off",
-            "--seed 3 --ledger",
-            "--corpus d --ledger",
+            "--seed 3 --evidence-log",
+            "--corpus d --evidence-log",
             "--seed 3 --jobs 2",
             "--seed 3 --fail-fast",
             "--schedule f --max-failures 2",
@@ -651,7 +651,7 @@ mod tests {
         }
         for args in [
             "--seed 3 --html x --trace state --expect-hash 0 --fork 1s/2",
-            "--seed 3 --fork-at 1s --forks 4 --ledger",
+            "--seed 3 --fork-at 1s --forks 4 --evidence-log",
             "--seed 3 --shrink --jobs 2",
             "--runs 9 --jobs 2 --max-failures 2",
             "--schedule f --break-on C5 --dump d",

@@ -6,9 +6,9 @@
 pub mod batch;
 pub mod cli;
 pub mod determinism;
+pub mod evidence_log;
 pub mod format;
 pub mod job;
-pub mod ledger;
 pub mod plan;
 pub mod program;
 pub mod report;

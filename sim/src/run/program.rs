@@ -27,9 +27,9 @@ use crate::replay::shrink;
 use crate::run::batch::{self, Batch};
 use crate::run::cli::{self, Command, Flags};
 use crate::run::determinism;
+use crate::run::evidence_log;
 use crate::run::format;
 use crate::run::job::{self, Job, Report};
-use crate::run::ledger;
 use crate::run::report::{self, Totals};
 use crate::run::speed;
 use crate::world::options::Pinned;
@@ -354,7 +354,8 @@ fn many(flags: &Flags, pinned: &Pinned) -> u8 {
     objects.push(report::json_batch(&batch.totals, &batch.failures));
     // Failures are printed even if a file cannot be written.
     let json = write_json(flags, objects);
-    let written = json.and(write_coverage(flags, &batch.totals)).and(write_ledger(flags, &batch));
+    let written =
+        json.and(write_coverage(flags, &batch.totals)).and(write_evidence_log(flags, &batch));
     let runs = batch.totals.runs;
     if batch.timed_out {
         say(&format!("given up after {runs} runs, as --timeout-wall says\n"));
@@ -489,11 +490,11 @@ fn write_coverage(flags: &Flags, totals: &Totals) -> Result<(), u8> {
         })
 }
 
-fn write_ledger(flags: &Flags, batch: &Batch) -> Result<(), u8> {
-    if !flags.ledger || batch.totals.runs == 0 {
+fn write_evidence_log(flags: &Flags, batch: &Batch) -> Result<(), u8> {
+    if !flags.evidence_log || batch.totals.runs == 0 {
         return Ok(());
     }
-    ledger::append(batch, flags).map_err(|error| {
+    evidence_log::append(batch, flags).map_err(|error| {
         say(&format!("sim/evidence.jsonl: {error}\n"));
         BAD_USAGE
     })

@@ -16,9 +16,9 @@ use crate::record::counters::Counters;
 use crate::record::coverage::Coverage;
 use crate::replay::schedule;
 use crate::run::cli::Flags;
+use crate::run::evidence_log;
 use crate::run::format;
 use crate::run::job::{self, Report};
-use crate::run::ledger;
 use crate::world::Outcome;
 use crate::world::options::Profile;
 
@@ -197,7 +197,7 @@ pub fn failure(text: &str, report: &Report, flags: &Flags) -> String {
         (true, false) => "To see the least that fails like this, add --shrink.\n",
         (true, true) => "",
     };
-    let (hash, revision) = (report.outcome.hash, ledger::revision());
+    let (hash, revision) = (report.outcome.hash, evidence_log::revision());
     let repro = repro(report, flags);
     format!("{text}\ntrace hash {hash:032x}, at revision {revision}\n{hint}{repro}\n")
 }
@@ -222,7 +222,7 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "seed": format!("{:#x}", report.job.seed),
         "forks": fork::path(&report.job.pinned.forks),
         "format": format::current(),
-        "revision": ledger::revision(),
+        "revision": evidence_log::revision(),
         "profile": report.options.profile.map(Profile::name),
         "options": report.options.to_string(),
         "settings": object(&schedule::settings(&report.options)),
@@ -257,7 +257,7 @@ pub fn json_batch(totals: &Totals, failures: &[String]) -> Value {
     let pace = |share| percentile(&totals.paces, share);
     json!({
         "format": format::current(),
-        "revision": ledger::revision(),
+        "revision": evidence_log::revision(),
         "runs": totals.runs,
         "verdicts": object(&totals.verdicts),
         "failures": failures,
@@ -278,7 +278,7 @@ pub fn json_batch(totals: &Totals, failures: &[String]) -> Value {
     })
 }
 
-/// Hours of virtual time, for the ledger.
+/// Hours of virtual time, for the evidence log.
 pub fn hours(ns: u64) -> f64 {
     ratio(ns / 1_000_000, 3_600_000)
 }

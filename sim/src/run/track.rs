@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::run::ledger;
+use crate::run::evidence_log;
 
 /// Loss of a figure that is reported, percent.
 const MAY_LOSE: f64 = 10.0;
@@ -36,7 +36,7 @@ pub struct Figure {
 impl Measured {
     /// The figures of the current source tree.
     pub fn now(cores: usize, figures: Vec<Figure>) -> Measured {
-        Measured { revision: ledger::revision().to_owned(), cores, figures }
+        Measured { revision: evidence_log::revision().to_owned(), cores, figures }
     }
 
     /// Appends itself. Returns a sentence for each figure that is worse by more than a tenth than

@@ -18,8 +18,8 @@ use super::catalog::{Broken, Id, Verdict};
 use super::conn::{Hello, Who};
 use super::epochs::Proposed;
 use super::heard::Pause;
-use super::ledger::Committed;
 use super::words::maybe;
+use super::zab::Committed;
 use crate::check::model::{Asker, Kind, is_quota};
 
 /// Data from this length on is unique to one write attempt (C8); shorter data may repeat.
@@ -28,10 +28,10 @@ const UNIQUE_DATA_BYTES: usize = 8;
 impl Oracles {
     /// The log of this server is committed up to `zxid`.
     pub(super) fn commit_up_to(&mut self, id: ServerId, zxid: Zxid) -> Verdict {
-        for committed in self.ledger.chain(&mut self.checks, id, zxid)? {
+        for committed in self.zab.chain(&mut self.checks, id, zxid)? {
             self.commit(&committed)?;
         }
-        self.ledger.compare_disks(&mut self.checks, &self.model)
+        self.zab.compare_disks(&mut self.checks, &self.model)
     }
 
     fn commit(&mut self, committed: &Committed) -> Verdict {

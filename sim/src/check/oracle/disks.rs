@@ -12,9 +12,9 @@ use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 use super::catalog::{Broken, Checks, Id, Verdict};
 use super::difference::Nodes;
 use super::history::Path;
-use super::ledger::Ledger;
 use super::mirror::Held;
 use super::words::{kept, maybe};
+use super::zab::Zab;
 use crate::check::model::Model;
 use crate::check::observe::Holder;
 
@@ -35,7 +35,7 @@ pub(super) struct Disk<'a> {
     pub(super) last: Zxid,
 }
 
-impl Ledger {
+impl Zab {
     /// The server is about to handle this input.
     pub(super) fn entered(
         &mut self,

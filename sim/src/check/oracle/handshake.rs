@@ -213,7 +213,7 @@ impl Oracles {
     /// applied.
     fn is_not_ahead(&mut self, id: ConnId, hello: &ConnectRequest, who: Who) -> Verdict {
         let server = self.conns[&id].server;
-        let applied = self.ledger.applied_by(server).unwrap_or(self.model.tip());
+        let applied = self.zab.applied_by(server).unwrap_or(self.model.tip());
         let seen = match hello.last_zxid_seen {
             // The zxid at which an epoch begins is no transaction that a server could lack.
             epoch if epoch.counter() == 0 => self.model.at_or_before(epoch),

@@ -23,7 +23,7 @@ use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Zxid};
 
 use super::catalog::{Id, Verdict};
 use super::conn::Phase;
-use super::ledger::Ledger;
+use super::zab::Zab;
 use super::{Oracles, SessionView};
 use crate::check::model::Model;
 
@@ -116,7 +116,7 @@ impl Heard {
     /// leader.
     pub(super) fn relayed(
         &mut self,
-        (ledger, model): (&Ledger, &Model),
+        (zab, model): (&Zab, &Model),
         id: ServerId,
         input: &Input,
         at: Instant,
@@ -126,11 +126,11 @@ impl Heard {
         let Input::Peer(link, PeerEvent::Message(message)) = input else {
             return;
         };
-        if !ledger.leads(id) || !ledger.has_link(id, *link) {
+        if !zab.leads(id) || !zab.has_link(id, *link) {
             return;
         }
         if let PeerMessage::Learner(FromLearner::Pong { touched, .. }) = message {
-            let follower = ledger.peer_of(id, *link).filter(|peer| ledger.serves(*peer));
+            let follower = zab.peer_of(id, *link).filter(|peer| zab.serves(*peer));
             for (session, _) in touched {
                 self.note(*session, id, at);
                 // A report counts for the granted timeout only from the server that the client has
@@ -301,9 +301,9 @@ impl Oracles {
     /// Since when the present leader has been running. During a pause a leader receives nothing,
     /// and then gives all sessions their full timeout again.
     fn led_since(&self) -> Instant {
-        let awake = self.heard.pauses.iter().filter(|(id, _)| self.ledger.leads(**id));
+        let awake = self.heard.pauses.iter().filter(|(id, _)| self.zab.leads(**id));
         let awake = awake.map(|(_, pause)| pause.end).max().unwrap_or_default();
-        self.ledger.last_established().max(awake)
+        self.zab.last_established().max(awake)
     }
 
     /// T10, at the end: a leader checks for expired containers and TTL nodes at its interval and

@@ -154,8 +154,8 @@ impl Oracles {
 
     /// S8: once a server has applied a session's upgrade, the session is not local there.
     pub(super) fn nothing_is_local_and_global(&mut self, id: ServerId) -> Verdict {
-        let Oracles { checks, model, locals, ledger, .. } = self;
-        let applied = ledger.applied_by(id);
+        let Oracles { checks, model, locals, zab, .. } = self;
+        let applied = zab.applied_by(id);
         for session in locals.lists.get(&id).into_iter().flatten() {
             let known = model.session(*session).filter(|known| Some(known.created) <= applied);
             checks.check(Id::S8, known.is_none(), || {
@@ -170,14 +170,14 @@ impl Oracles {
 
     /// S3: a session may leave the list by its upgrade, by closeSession or by expiry.
     fn may_leave(&mut self, id: ServerId, session: SessionId) -> Verdict {
-        let applied = self.ledger.applied_by(id);
+        let applied = self.zab.applied_by(id);
         if self.model.session(session).is_some_and(|known| Some(known.created) <= applied) {
             return Ok(());
         }
         if self.asked_by(session, id).any(|request| *request == Request::CloseSession) {
             return Ok(());
         }
-        if !self.ledger.serves(id) && self.locals.is_upgraded(session) {
+        if !self.zab.serves(id) && self.locals.is_upgraded(session) {
             // A leader's snapshot may have contained its upgrade, which is not observed.
             return Ok(());
         }
@@ -198,7 +198,7 @@ impl Oracles {
         let greatest_ms = view.map_or(0, |view| view.timeouts.greatest());
         let longest = Duration::from_millis(greatest_ms.into()) + tick * 2;
         let deaf = !tick.is_zero()
-            && self.ledger.role_since(id) < stood
+            && self.zab.role_since(id) < stood
             && awake <= self.now
             && awake.since(stood) > longest * 9 / 8;
         let listened = self.now.since(awake);
@@ -214,7 +214,7 @@ impl Oracles {
 
     /// How long the server has not touched its session while it served, until `until`.
     fn silence_of(&self, session: SessionId, id: ServerId, until: Instant) -> Duration {
-        let serves = self.ledger.role_since(id);
+        let serves = self.zab.role_since(id);
         until.since(self.heard.by_server(session, id).max(serves))
     }
 

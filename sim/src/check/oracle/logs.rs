@@ -10,11 +10,11 @@ use zabkeeper_core::{Instant, ServerId, WriteId, Zxid};
 use super::catalog::{Broken, Checks, Id, Verdict};
 use super::epochs::Proposed;
 use super::history::Path;
-use super::ledger::Ledger;
 use super::mirror::Order;
 use super::words::{kept, maybe};
+use super::zab::Zab;
 
-impl Ledger {
+impl Zab {
     /// Checks the commands of a step, in order.
     pub(super) fn commanded(
         &mut self,

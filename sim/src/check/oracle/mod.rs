@@ -11,7 +11,7 @@
 //! | file | checks | oracles |
 //! | --- | --- | --- |
 //! | `mod` | server trees, and the audit | T1 S2 C7 |
-//! | `ledger` | commits, applies and roles | Z1 Z2 Z3 Z4 Z5 Z6 Z8 Z9 Z11 Z13 Z18 Z20 Z24 |
+//! | `zab` | commits, applies and roles | Z1 Z2 Z3 Z4 Z5 Z6 Z8 Z9 Z11 Z13 Z18 Z20 Z24 |
 //! | `logs` | commands to disks | Z1 Z2 Z3 Z5 Z7 Z10 Z12 Z14 Z15 Z19 Z23 |
 //! | `talk` | messages between servers | Z1 Z14 Z16 Z17 Z27 L8 |
 //! | `proof` | leaders that answer a sync are confirmed by a quorum | C5 |
@@ -40,7 +40,6 @@ mod epochs;
 mod handshake;
 mod heard;
 mod history;
-mod ledger;
 mod local;
 mod logs;
 mod mirror;
@@ -58,6 +57,7 @@ mod timeouts;
 mod voters;
 mod watch;
 mod words;
+mod zab;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -76,20 +76,20 @@ use catalog::{Broken, Checks, Id, Verdict};
 use conn::{Conn, Credential, Phase, Who};
 use disks::Disk;
 use heard::Heard;
-use ledger::Ledger;
 use local::Locals;
 use notifications::Notifications;
 use outside::Outside;
 use pace::Pace;
 use timeouts::Timeouts;
 use watch::{Armed, Held};
+use zab::Zab;
 
 /// All oracles of a run.
 #[derive(Clone, Debug)]
 pub struct Oracles {
     checks: Checks,
     model: Model,
-    ledger: Ledger,
+    zab: Zab,
     /// Boxed: a `BTreeMap` filled in ascending order leaves its nodes half empty.
     conns: BTreeMap<ConnId, Box<Conn>>,
     sessions: BTreeMap<SessionId, SessionView>,
@@ -193,7 +193,7 @@ impl Oracles {
         Oracles {
             checks: Checks::new(),
             model: Model::new(rules),
-            ledger: Ledger::new(voters),
+            zab: Zab::new(voters),
             conns: BTreeMap::new(),
             sessions: BTreeMap::new(),
             passwords: BTreeMap::new(),
@@ -244,7 +244,7 @@ impl Oracles {
     /// # Errors
     /// A property is violated.
     pub fn finish(&mut self) -> Result<(), Violation> {
-        let verdict = self.ledger.compare_disks(&mut self.checks, &self.model);
+        let verdict = self.zab.compare_disks(&mut self.checks, &self.model);
         let verdict = verdict.and_then(|()| self.no_orphan_is_left());
         let verdict = verdict.and_then(|()| self.no_local_orphan_is_left());
         let verdict = verdict.and_then(|()| self.nothing_is_overdue());
@@ -254,7 +254,7 @@ impl Oracles {
     /// Test set-up: cuts the server's mirror to `last`, as if it had never logged more.
     #[cfg(test)]
     fn pretend(&mut self, id: ServerId, last: Zxid) {
-        self.ledger.pretend(id, last);
+        self.zab.pretend(id, last);
     }
 
     /// The ids of all oracles.
@@ -290,13 +290,13 @@ impl Oracles {
                 Ok(())
             }
             Observation::Input { server, input } => {
-                self.heard.relayed((&self.ledger, &self.model), *server, input, self.now);
-                self.pace.entered(&self.ledger, *server, input, self.now);
+                self.heard.relayed((&self.zab, &self.model), *server, input, self.now);
+                self.pace.entered(&self.zab, *server, input, self.now);
                 self.notifications.entered(*server, input);
                 let times = (self.now, self.heard.awake_since(*server));
-                let (checks, ledger) = (&mut self.checks, &self.ledger);
-                self.outside.entered(checks, ledger, (*server, input), times)?;
-                self.ledger.entered(&mut self.checks, *server, input, self.now)
+                let (checks, zab) = (&mut self.checks, &self.zab);
+                self.outside.entered(checks, zab, (*server, input), times)?;
+                self.zab.entered(&mut self.checks, *server, input, self.now)
             }
             Observation::Unread { server, open } => {
                 self.reads_nobody(*server, open);
@@ -310,14 +310,14 @@ impl Oracles {
             }
             Observation::DurableTruth { server, state, last, digest, holder } => {
                 let disk = Disk { server: *server, state, last: *last };
-                self.ledger.sampled(&mut self.checks, &self.model, &disk, (*digest, *holder))
+                self.zab.sampled(&mut self.checks, &self.model, &disk, (*digest, *holder))
             }
             Observation::CachedTruth { server, state, last } => {
                 let disk = Disk { server: *server, state, last: *last };
-                self.ledger.cached(&mut self.checks, &disk)
+                self.zab.cached(&mut self.checks, &disk)
             }
             Observation::Wiped { server } => {
-                self.ledger.wiped(*server);
+                self.zab.wiped(*server);
                 Ok(())
             }
             Observation::Forgotten { session } => {
@@ -331,11 +331,11 @@ impl Oracles {
             Observation::Waits { server, conn, wait } => {
                 let times = (self.now, self.awake_with(*server));
                 let bound = self.model.rules().answer_within;
-                let checked = (&mut self.checks, &self.ledger);
+                let checked = (&mut self.checks, &self.zab);
                 self.pace.answers_in_time(checked, *server, (*conn, *wait), times, bound)
             }
             Observation::Grown { voters } => {
-                self.ledger.grown(voters);
+                self.zab.grown(voters);
                 Ok(())
             }
             Observation::FaultInjected { servers, until } => {
@@ -356,7 +356,7 @@ impl Oracles {
                 Ok(())
             }
             Observation::Serves { server, syncs, held } => {
-                self.ledger.asks_anew(&mut self.checks, *server, *syncs)?;
+                self.zab.asks_anew(&mut self.checks, *server, *syncs)?;
                 pace::passes_nobody_over(&mut self.checks, *server, *held)
             }
             Observation::Locals { server, sessions } => self.lists(*server, sessions),
@@ -370,13 +370,13 @@ impl Oracles {
 
     /// When the last pause of a server, or of the one that it follows, ended.
     fn awake_with(&self, server: ServerId) -> Instant {
-        let leader = self.ledger.follows(server).map_or(server, |(leader, _)| leader);
+        let leader = self.zab.follows(server).map_or(server, |(leader, _)| leader);
         self.heard.awake_since(server).max(self.heard.awake_since(leader))
     }
 
     fn restarted(&mut self, server: ServerId) {
         self.notifications.restarted(server);
-        self.ledger.restarted(server, self.now);
+        self.zab.restarted(server, self.now);
         self.heard.restarted(server);
         self.outside.restarted(server);
         self.pace.restarted(server);
@@ -406,49 +406,49 @@ impl Oracles {
 
     /// A server has finished a step.
     fn acted(&mut self, id: ServerId, acts: &Acts<'_>) -> Verdict {
-        let (checks, ledger, now) = (&mut self.checks, &mut self.ledger, self.now);
+        let (checks, zab, now) = (&mut self.checks, &mut self.zab, self.now);
         // Pace is checked on the old role: a leader that closes a learner's link may lose its
         // quorum, and its role, in the same step.
-        self.pace.is_patient((checks, ledger, self.model.rules()), id, acts.peers, now)?;
-        self.pace.stays((checks, ledger), id, acts.peers, acts.status)?;
+        self.pace.is_patient((checks, zab, self.model.rules()), id, acts.peers, now)?;
+        self.pace.stays((checks, zab), id, acts.peers, acts.status)?;
         self.heard.acts(id, now);
-        if ledger.role(id, acts.status, now) {
+        if zab.role(id, acts.status, now) {
             self.heard.restarted(id);
-            if !ledger.leads(id) {
+            if !zab.leads(id) {
                 self.pace.restarted(id);
             }
         }
-        if ledger.leads(id) {
+        if zab.leads(id) {
             for command in acts.disk {
                 if let DiskCommand::Append { entry, .. } = command {
                     self.heard.proposed(id, entry, &self.sessions);
                 }
             }
         }
-        ledger.commanded(checks, id, acts.disk, (self.order, now))?;
-        if acts.status.serving && ledger.leads(id) {
-            ledger.establishes(checks, id, now)?;
+        zab.commanded(checks, id, acts.disk, (self.order, now))?;
+        if acts.status.serving && zab.leads(id) {
+            zab.establishes(checks, id, now)?;
         }
-        if let Some(zxid) = ledger.claims(checks, id, acts.status.committed)? {
+        if let Some(zxid) = zab.claims(checks, id, acts.status.committed)? {
             self.commit_up_to(id, zxid)?;
         }
         let awake = self.heard.awake_since(id);
-        if self.ledger.leads(id) {
+        if self.zab.leads(id) {
             self.pace.acted(id, (acts.disk, acts.peers), acts.status, now);
         }
-        let (checks, ledger) = (&mut self.checks, &mut self.ledger);
-        ledger.keeps_a_majority(checks, id, acts.status, now, awake)?;
+        let (checks, zab) = (&mut self.checks, &mut self.zab);
+        zab.keeps_a_majority(checks, id, acts.status, now, awake)?;
         let rules = self.model.rules();
         self.outside.acted(checks, id, acts, (now, awake), rules.tick)?;
-        ledger.is_not_deaf(checks, id, (now, awake), rules.silence_limit())?;
+        zab.is_not_deaf(checks, id, (now, awake), rules.silence_limit())?;
         self.pace.gives_up_in_time(checks, id, (now, awake), rules.sync_limit)?;
-        let since = ledger.role_since(id).max(awake);
+        let since = zab.role_since(id).max(awake);
         self.pace.begins_in_time(checks, id, (now, since), rules.begin_limit)?;
-        self.pace.commits_in_time(checks, ledger, id, (now, awake), rules.commit_within)?;
-        ledger.says(checks, id, acts.peers, now)?;
-        ledger.votes(checks, id, acts.election)?;
-        self.notifications.acted((checks, ledger), id, acts.election, now)?;
-        ledger.watermarks(checks, id, acts.status)?;
+        self.pace.commits_in_time(checks, zab, id, (now, awake), rules.commit_within)?;
+        zab.says(checks, id, acts.peers, now)?;
+        zab.votes(checks, id, acts.election)?;
+        self.notifications.acted((checks, zab), id, acts.election, now)?;
+        zab.watermarks(checks, id, acts.status)?;
         self.nothing_is_local_and_global(id)?;
         self.relays(id, acts.peers)
     }
@@ -459,7 +459,7 @@ impl Oracles {
         zxid: Zxid,
         digest: Option<(u64, Holder<'_>)>,
     ) -> Verdict {
-        self.ledger.apply(&mut self.checks, server, zxid)?;
+        self.zab.apply(&mut self.checks, server, zxid)?;
         match digest {
             Some(held) => self.compare(server, zxid, held),
             None => Ok(()),
@@ -484,8 +484,8 @@ impl Oracles {
 
     fn recovered(&mut self, id: ServerId, state: &DurableState, last: Zxid) -> Verdict {
         let disk = Disk { server: id, state, last };
-        self.ledger.recovered(&mut self.checks, &disk, self.acknowledged)?;
-        if self.ledger.is_alone() {
+        self.zab.recovered(&mut self.checks, &disk, self.acknowledged)?;
+        if self.zab.is_alone() {
             // With one voter, a recovery ends all requests that are not in its log.
             self.commit_up_to(id, last)?;
             self.conns.retain(|_, conn| !conn.closed || conn.server != id);

@@ -12,7 +12,7 @@ use zabkeeper_core::peer::{Notification, ServerState, Vote};
 use zabkeeper_core::{Input, Instant, ServerId};
 
 use super::catalog::{Checks, Id, Verdict};
-use super::ledger::Ledger;
+use super::zab::Zab;
 
 /// How often a server repeats an unchanged vote before its pauses have reached their maximum.
 const DOUBLINGS: u32 = 9;
@@ -61,12 +61,12 @@ impl Notifications {
     /// Checks the notifications that a step sends.
     pub(super) fn acted(
         &mut self,
-        (checks, ledger): (&mut Checks, &Ledger),
+        (checks, zab): (&mut Checks, &Zab),
         id: ServerId,
         election: &[(ServerId, Notification)],
         now: Instant,
     ) -> Verdict {
-        let votes = VOTES_PER_VOTER * u32::try_from(ledger.voters.0.len()).unwrap_or(u32::MAX);
+        let votes = VOTES_PER_VOTER * u32::try_from(zab.voters.0.len()).unwrap_or(u32::MAX);
         for (to, said) in election {
             if said.server_state != ServerState::Looking {
                 self.0.remove(&id);

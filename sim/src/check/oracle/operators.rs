@@ -43,10 +43,10 @@ impl Oracles {
         })?;
         let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
         let knows = match status.leader {
-            Some(leader) => leads == (leader == id) && self.ledger.is_voter(leader),
+            Some(leader) => leads == (leader == id) && self.zab.is_voter(leader),
             None => status.mode == Mode::Looking,
         };
-        let learners = if leads { self.ledger.learners_of(id) } else { (0, 0) };
+        let learners = if leads { self.zab.learners_of(id) } else { (0, 0) };
         let followers = (status.learners, status.synced_followers) == learners;
         let waiting = status.outstanding == report.unapplied;
         self.checks.check(Id::O1, knows && followers && waiting, || {
@@ -110,12 +110,12 @@ impl Oracles {
             return Ok(());
         };
         let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
-        let renewed = self.heard.is_renewed(told.id, id, self.ledger.role_since(id));
+        let renewed = self.heard.is_renewed(told.id, id, self.zab.role_since(id));
         // A leader removes a closing session from its list. A leader that a later one has replaced
         // does not know the timeouts that the later one grants.
         let watched = leads && told.expires.is_some();
         let timed = match self.sessions.get(&told.id).filter(|_| watched) {
-            Some(_) if !self.ledger.is_newest(status.current_epoch) => true,
+            Some(_) if !self.zab.is_newest(status.current_epoch) => true,
             Some(view) => view.timeouts.may_be(renewed, told.timeout_ms),
             None => told.timeout_ms == session.timeout_ms,
         };

@@ -15,8 +15,8 @@ use zabkeeper_core::{Epoch, Input, Instant, LinkCloseReason, Mode, ServerId};
 
 use super::Acts;
 use super::catalog::{Checks, Id, Verdict};
-use super::ledger::Ledger;
 use super::voters::Voters;
+use super::zab::Zab;
 
 /// Longest time that a leader may take to step down.
 const GIVE_WAY: Duration = Duration::from_secs(1);
@@ -119,7 +119,7 @@ impl Outside {
     pub(super) fn entered(
         &mut self,
         checks: &mut Checks,
-        ledger: &Ledger,
+        zab: &Zab,
         (id, input): (ServerId, &Input),
         (now, awake): (Instant, Instant),
     ) -> Verdict {
@@ -127,13 +127,13 @@ impl Outside {
         if let Some(looking) = self.looking.get_mut(&id) {
             looking.joins(checks, id, (now, awake))?;
             if let Input::Election(from, said) = input {
-                looking.hears(*from, *said, &ledger.voters, now);
+                looking.hears(*from, *said, &zab.voters, now);
             }
         }
         if let Input::Peer(link, PeerEvent::Message(message)) = input
             && let PeerMessage::Learner(FromLearner::FollowerInfo { accepted: promised, .. }) =
                 message
-            && let (Some(epoch), Some(by)) = (ledger.leads_epoch(id), ledger.peer_of(id, *link))
+            && let (Some(epoch), Some(by)) = (zab.leads_epoch(id), zab.peer_of(id, *link))
             && *promised > epoch
             && promised.0 - epoch.0 <= Epoch::LEAD_MAX
         {

@@ -17,7 +17,7 @@ use zabkeeper_core::{
 };
 
 use super::catalog::{Checks, Id, Verdict};
-use super::ledger::Ledger;
+use super::zab::Zab;
 use crate::check::model::Rules;
 use crate::check::observe::Wait;
 
@@ -84,10 +84,10 @@ impl Pace {
     }
 
     /// The server is about to handle this input.
-    pub(super) fn entered(&mut self, ledger: &Ledger, id: ServerId, input: &Input, now: Instant) {
+    pub(super) fn entered(&mut self, zab: &Zab, id: ServerId, input: &Input, now: Instant) {
         if let Input::Election(from, said) = input
             && said.server_state == ServerState::Looking
-            && ledger.follows(id).is_some_and(|(leader, _)| leader == *from)
+            && zab.follows(id).is_some_and(|(leader, _)| leader == *from)
         {
             self.released.insert(id);
         }
@@ -164,7 +164,7 @@ impl Pace {
     /// after the limit for that. A clock may run at twice its speed.
     pub(super) fn is_patient(
         &self,
-        (checks, ledger, rules): (&mut Checks, &Ledger, &Rules),
+        (checks, zab, rules): (&mut Checks, &Zab, &Rules),
         id: ServerId,
         commands: &[PeerCommand],
         now: Instant,
@@ -173,13 +173,13 @@ impl Pace {
             let PeerCommand::Close(on, LinkCloseReason::Silent) = command else {
                 continue;
             };
-            let Some(link) = ledger.link(id, *on) else {
+            let Some(link) = zab.link(id, *on) else {
                 continue;
             };
             let debt = self.reigns.get(&id).and_then(|reign| reign.learners.get(on));
             let debt = debt.copied().unwrap_or_default();
-            let (since, limit) = match (ledger.follows(id), debt.served) {
-                (Some((_, since)), _) if ledger.serves(id) => (since, rules.silence_limit()),
+            let (since, limit) = match (zab.follows(id), debt.served) {
+                (Some((_, since)), _) if zab.serves(id) => (since, rules.silence_limit()),
                 (Some(_), _) if link.heard == link.since => (link.since, rules.tick * 2),
                 (None, Some(served)) => (served, rules.silence_limit()),
                 // While a learner is brought up to date it may be silent for long, but accepts what
@@ -189,7 +189,7 @@ impl Pace {
             };
             // Between serving servers, `proven` counts: messages are worth only their certain send
             // time.
-            let serving = debt.served.is_some() || ledger.serves(id);
+            let serving = debt.served.is_some() || zab.serves(id);
             let heard = if serving { link.proven } else { link.heard };
             let since = heard.max(since);
             let owes = debt.owes.filter(|_| debt.synced.is_some());
@@ -223,12 +223,12 @@ impl Pace {
     /// could end the service for all.
     pub(super) fn stays(
         &self,
-        (checks, ledger): (&mut Checks, &Ledger),
+        (checks, zab): (&mut Checks, &Zab),
         id: ServerId,
         commands: &[PeerCommand],
         status: &Status,
     ) -> Verdict {
-        if !ledger.serves(id) || status.halted.is_some() || status.mode != Mode::Looking {
+        if !zab.serves(id) || status.halted.is_some() || status.mode != Mode::Looking {
             return Ok(());
         }
         // Links that the step closes although they still stand. An exhausted epoch or a later
@@ -240,14 +240,14 @@ impl Pace {
                     _,
                     LinkCloseReason::Looks(StepDownReason::Epoch | StepDownReason::Behind),
                 ) => None,
-                PeerCommand::Close(link, LinkCloseReason::Looks(_)) => ledger.link(id, *link),
+                PeerCommand::Close(link, LinkCloseReason::Looks(_)) => zab.link(id, *link),
                 PeerCommand::Close(..) | PeerCommand::Send(..) | PeerCommand::Dial(_) => None,
             })
             .collect();
         let stood = |server| left.iter().any(|link| link.peer == server);
         let synced = |server| left.iter().any(|link| link.peer == server && link.synced);
         let had = |server| server == id || synced(server);
-        match ledger.follows(id) {
+        match zab.follows(id) {
             Some((leader, _)) => {
                 checks.check(Id::L11, !stood(leader) || self.released.contains(&id), || {
                     vec![format!(
@@ -258,7 +258,7 @@ impl Pace {
                 })
             }
             None if left.is_empty() => Ok(()),
-            None => checks.check(Id::L11, !ledger.voters.most(had), || {
+            None => checks.check(Id::L11, !zab.voters.most(had), || {
                 let who: Vec<String> = left
                     .iter()
                     .map(|link| {
@@ -337,7 +337,7 @@ impl Pace {
     pub(super) fn commits_in_time(
         &self,
         checks: &mut Checks,
-        ledger: &Ledger,
+        zab: &Zab,
         id: ServerId,
         (now, awake): (Instant, Instant),
         bound: Duration,
@@ -352,7 +352,7 @@ impl Pace {
         if !long(at.max(awake)) {
             return checks.check(Id::L8, true, Vec::new);
         }
-        let well = self.well_behind(ledger, id, (now, bound));
+        let well = self.well_behind(zab, id, (now, bound));
         checks.check(Id::L8, well.is_empty(), || {
             let well: Vec<String> = well.iter().map(|server| format!("server {server}")).collect();
             vec![format!(
@@ -367,13 +367,13 @@ impl Pace {
     /// read and answered everything that its clients sent longer ago than `bound`.
     pub(super) fn answers_in_time(
         &self,
-        (checks, ledger): (&mut Checks, &Ledger),
+        (checks, zab): (&mut Checks, &Zab),
         id: ServerId,
         (conn, waits): (ConnId, Wait),
         (now, awake): (Instant, Instant),
         bound: Duration,
     ) -> Verdict {
-        if bound.is_zero() || !ledger.serves(id) {
+        if bound.is_zero() || !zab.serves(id) {
             return Ok(());
         }
         let long = |since: Instant| now.since(since) > bound;
@@ -381,14 +381,14 @@ impl Pace {
         if !long(since.max(awake)) {
             return checks.check(Id::L13, true, Vec::new);
         }
-        let leader = ledger.follows(id).map_or(id, |(leader, _)| leader);
+        let leader = zab.follows(id).map_or(id, |(leader, _)| leader);
         let begun = if leader == id {
             self.reigns.get(&id).and_then(|reign| reign.begun)
         } else {
-            self.serves_since(ledger, leader, id)
+            self.serves_since(zab, leader, id)
         };
         let all_the_time = begun.is_some_and(long);
-        let well = self.well_behind(ledger, leader, (now, bound));
+        let well = self.well_behind(zab, leader, (now, bound));
         checks.check(Id::L13, !all_the_time || !well.contains(&id), || {
             let what = match waits {
                 Wait::Turn(_) => "is not read",
@@ -405,9 +405,9 @@ impl Pace {
     }
 
     /// When the leader sent UPTODATE to a learner, on a link that still stands.
-    fn serves_since(&self, ledger: &Ledger, leader: ServerId, id: ServerId) -> Option<Instant> {
+    fn serves_since(&self, zab: &Zab, leader: ServerId, id: ServerId) -> Option<Instant> {
         let links = &self.reigns.get(&leader)?.learners;
-        let own = links.iter().filter(|(link, _)| ledger.peer_of(leader, **link) == Some(id));
+        let own = links.iter().filter(|(link, _)| zab.peer_of(leader, **link) == Some(id));
         own.filter_map(|(_, debt)| debt.served).max()
     }
 
@@ -415,7 +415,7 @@ impl Pace {
     /// leader; empty if they are no quorum or the leader is not one of them.
     fn well_behind(
         &self,
-        ledger: &Ledger,
+        zab: &Zab,
         id: ServerId,
         (now, bound): (Instant, Duration),
     ) -> Vec<ServerId> {
@@ -428,17 +428,15 @@ impl Pace {
         // link is not enough (seed 0x3ef5726b3c29: the server had restarted and followed another
         // leader).
         let follows = |server: ServerId| {
-            let mut linked = reign
-                .learners
-                .iter()
-                .filter(|(link, _)| ledger.peer_of(id, **link) == Some(server));
+            let mut linked =
+                reign.learners.iter().filter(|(link, _)| zab.peer_of(id, **link) == Some(server));
             linked.any(|(_, debt)| debt.synced.is_some_and(long))
-                && ledger.serves(server)
-                && ledger.follows(server).is_some_and(|(leader, since)| leader == id && long(since))
+                && zab.serves(server)
+                && zab.follows(server).is_some_and(|(leader, since)| leader == id && long(since))
         };
         let is_well = |server: ServerId| long(unwell(server)) && (server == id || follows(server));
-        let enough = long(ledger.role_since(id)) && is_well(id) && ledger.voters.most(is_well);
-        let all = ledger.voters.0.iter().copied();
+        let enough = long(zab.role_since(id)) && is_well(id) && zab.voters.most(is_well);
+        let all = zab.voters.0.iter().copied();
         if enough { all.filter(|server| is_well(*server)).collect() } else { Vec::new() }
     }
 }

@@ -11,7 +11,7 @@ use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};
 use zabkeeper_core::{ConnId, Instant, LinkId, ServerId, Zxid};
 
 use super::catalog::{Checks, Id, Verdict};
-use super::ledger::Ledger;
+use super::zab::Zab;
 
 /// The messages between a leader and one of its learners that wait for answers.
 #[derive(Clone, Default, Debug)]
@@ -81,7 +81,7 @@ impl Proof {
     }
 }
 
-impl Ledger {
+impl Zab {
     /// CONS-04, C5: a leader answers a sync only after a quorum has answered messages that left
     /// after the sync arrived. Before that, another leader may exist.
     pub(super) fn is_confirmed(

@@ -412,9 +412,9 @@ impl Oracles {
         conn.floor = conn.floor.max(zxid);
         session.seen = session.seen.max(zxid);
         self.seen = self.seen.max(zxid);
-        self.ledger.answered(conn.server, zxid);
+        self.zab.answered(conn.server, zxid);
         let ends = (conn.session, answer.conn, conn.server);
-        let follows_since = self.ledger.follows(conn.server).map(|(_, since)| since);
+        let follows_since = self.zab.follows(conn.server).map(|(_, since)| since);
         self.heard.answered(ends, answer.asked.at, follows_since);
         if answer.asked.txn.is_some() {
             conn.acknowledged = conn.acknowledged.max(zxid);

@@ -10,12 +10,12 @@ use std::time::Duration;
 use zabkeeper_core::{Instant, ServerId};
 
 use super::catalog::{Checks, Id, Verdict};
-use super::ledger::Ledger;
+use super::zab::Zab;
 
 /// Allowance beyond the limit: a server reads its clock once for all inputs of one turn.
 const SLACK: Duration = Duration::from_millis(100);
 
-impl Ledger {
+impl Zab {
     /// ZAB-17, Z25: a leader without messages of a majority for the limit steps down, and a
     /// follower without messages of its leader looks for another one. A clock may run at half
     /// speed. `awake` is the end of the server's last pause.

@@ -17,10 +17,10 @@ use zabkeeper_core::{Epoch, HistoryInfo, HistoryStatus, Instant, LinkId, ServerI
 
 use super::catalog::{Checks, Id, Verdict};
 use super::epochs::Promises;
-use super::ledger::{Ledger, Server};
 use super::proof::Proof;
 use super::voters::{Past, Voters};
 use super::words::{self, kept};
+use super::zab::{Server, Zab};
 
 /// One end of a link.
 #[derive(Clone, Debug)]
@@ -119,7 +119,7 @@ impl Server {
     }
 }
 
-impl Ledger {
+impl Zab {
     /// The voters of the last established epoch, as this server's durable state file says. A server
     /// that is none of them has acknowledged nothing in that epoch.
     pub(super) fn voters_before(&self, id: ServerId) -> Voters {

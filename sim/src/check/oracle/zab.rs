@@ -30,7 +30,7 @@ const FORSAKEN: Duration = Duration::from_secs(10);
 
 /// All proposals, the committed history and the servers.
 #[derive(Clone, Debug)]
-pub(super) struct Ledger {
+pub(super) struct Zab {
     pub(super) voters: Voters,
     /// A server has stored the present voters since they last changed.
     pub(super) renewed: bool,
@@ -108,9 +108,9 @@ impl Server {
     }
 }
 
-impl Ledger {
-    pub(super) fn new(voters: &[ServerId]) -> Ledger {
-        Ledger {
+impl Zab {
+    pub(super) fn new(voters: &[ServerId]) -> Zab {
+        Zab {
             voters: Voters(voters.iter().copied().collect()),
             renewed: false,
             epochs: Epochs::default(),

@@ -1,4 +1,4 @@
-//! The ledger of long batches: one line per batch in `sim/evidence.jsonl`.
+//! The evidence log of long batches: one line per batch in `sim/evidence.jsonl`.
 //!
 //! Owns the format of that file.
 
@@ -15,8 +15,8 @@ use crate::run::batch::Batch;
 use crate::run::cli::Flags;
 use crate::run::report;
 
-/// Path of the ledger, relative to this package.
-const LEDGER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/evidence.jsonl");
+/// Path of the evidence log, relative to this package.
+const EVIDENCE_LOG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/evidence.jsonl");
 
 /// Appends a line about `batch`, with the flags in which its runs deviate from their profile, and
 /// whether it ended early. Lines from before 2026-11-24 lack both, and call the flags `faults`.
@@ -45,7 +45,7 @@ pub fn append(batch: &Batch, flags: &Flags) -> io::Result<()> {
     if batch.interrupted || batch.timed_out {
         line["given_up"] = true.into();
     }
-    let mut file = OpenOptions::new().create(true).append(true).open(LEDGER)?;
+    let mut file = OpenOptions::new().create(true).append(true).open(EVIDENCE_LOG)?;
     writeln!(file, "{line}")
 }
 
@@ -68,7 +68,7 @@ fn ask() -> String {
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
         return "unknown".to_owned();
     };
-    // The ledger changes with every recorded batch, so it does not count.
+    // The evidence log changes with every recorded batch, so it does not count.
     let others = ["status", "--porcelain", "-uno", "--", ":/", ":(top,exclude)sim/evidence.jsonl"];
     let changed = git(&others).is_some_and(|text| !text.is_empty());
     if changed || is_older_than_its_sources() { format!("{commit}+") } else { commit }
