@@ -17,8 +17,8 @@ use super::Oracles;
 use super::catalog::{Broken, Id, Verdict};
 use super::conn::{Hello, Who};
 use super::epochs::Proposed;
-use super::heard::Pause;
-use super::words::maybe;
+use super::session_liveness::Pause;
+use super::text::maybe;
 use super::zab::Committed;
 use crate::check::model::{Asker, Kind, is_quota};
 
@@ -102,7 +102,7 @@ impl Oracles {
             }
             (TxnOp::UpgradeSession { timeout_ms, server }, _) => {
                 self.upgrade_was_asked_for(txn.session, *server, &|| txn.to_string())?;
-                self.heard.created(txn.session, proposed.by, proposed.at);
+                self.liveness.created(txn.session, proposed.by, proposed.at);
                 let view = self.sessions.entry(txn.session).or_default();
                 view.timeouts.are_created(*timeout_ms);
                 Ok(())
@@ -145,8 +145,8 @@ impl Oracles {
         let first = conn.session == SessionId(0);
         self.checks.check(Id::C8, first, || evidence("a second session for one handshake"))?;
         conn.session = txn.session;
-        let heard = conn.hello.as_ref().map_or(Instant::default(), |hello| hello.at);
-        self.heard.created(txn.session, proposed.by, heard.max(proposed.at));
+        let received = conn.hello.as_ref().map_or(Instant::default(), |hello| hello.at);
+        self.liveness.created(txn.session, proposed.by, received.max(proposed.at));
         if conn.closed && !conn.may_execute() {
             self.conns.remove(&origin.conn);
         }
@@ -160,10 +160,10 @@ impl Oracles {
     /// S3: a leader expires the session. An answered request touched the session no earlier than it
     /// was sent. Clocks run up to a tenth fast, so an eighth is allowed.
     fn session_has_expired(&mut self, txn: &Txn, proposed: Proposed) -> Verdict {
-        let Some(expiry) = self.heard.before_expiry(txn.zxid) else {
+        let Some(expiry) = self.liveness.before_expiry(txn.zxid) else {
             return Ok(());
         };
-        let silent = proposed.at.since(expiry.heard.max(proposed.leads_since));
+        let silent = proposed.at.since(expiry.received.max(proposed.leads_since));
         let timeout = expiry.timeout_in(proposed.leads_since);
         self.checks.check(Id::S3, silent >= timeout * 7 / 8, || {
             let Proposed { at, by, leads_since, .. } = proposed;
@@ -172,7 +172,7 @@ impl Oracles {
                 format!(
                     "{} was heard last at {}; s{by}, which led from {leads_since} on, ended it at \
                      {at}",
-                    txn.session, expiry.heard
+                    txn.session, expiry.received
                 ),
                 format!("transaction: {txn}"),
             ]

@@ -1,7 +1,7 @@
 //! What is on the servers' disks: confirmed writes, sampled durable state and recovery, compared
 //! with what was commanded.
 //!
-//! Owns the comparison of disks with their mirrors. Must not decode transactions.
+//! Owns the comparison of disks with their disk models. Must not decode transactions.
 
 use std::iter;
 
@@ -11,9 +11,9 @@ use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
 use super::catalog::{Broken, Checks, Id, Verdict};
 use super::difference::Nodes;
+use super::disk_model::Held;
 use super::history::Path;
-use super::mirror::Held;
-use super::words::{kept, maybe};
+use super::text::{kept, maybe};
 use super::zab::Zab;
 use crate::check::model::Model;
 use crate::check::observe::Holder;
@@ -50,18 +50,18 @@ impl Zab {
         server.catches_up = true;
         match input {
             Input::Disk(DiskEvent::Done(write)) => {
-                let mirror = &mut self.server(id).mirror;
-                let before = mirror.durable().state.current_epoch;
-                let stored = mirror.done(*write);
+                let disk_model = &mut self.server(id).disk_model;
+                let before = disk_model.durable().state.current_epoch;
+                let stored = disk_model.done(*write);
                 self.confirmed(checks, id, stored, before)
             }
             Input::Disk(DiskEvent::ChunkDone { zxid, index }) => {
                 let server = self.servers.entry(id).or_default();
-                server.mirror.chunk_done(*zxid, *index, &self.committed);
+                server.disk_model.chunk_done(*zxid, *index, &self.committed);
                 Ok(())
             }
             Input::Peer(link, event) => {
-                self.heard(id, *link, event, at);
+                self.received(id, *link, event, at);
                 Ok(())
             }
             Input::Disk(
@@ -85,7 +85,7 @@ impl Zab {
         before: Epoch,
     ) -> Verdict {
         if stored {
-            let held = self.servers[&id].mirror.durable().clone();
+            let held = self.servers[&id].disk_model.durable().clone();
             let disk = Disk { server: id, state: &held.state, last: held.path.end() };
             if !self.is_late(&disk) {
                 self.keeps_epochs(checks, &disk)?;
@@ -108,7 +108,7 @@ impl Zab {
     fn is_late(&self, disk: &Disk<'_>) -> bool {
         let server = &self.servers[&disk.server];
         let epochs = |state: &DurableState| [state.accepted_epoch, state.current_epoch];
-        let (told, issued) = (epochs(disk.state), epochs(&server.mirror.issued().state));
+        let (told, issued) = (epochs(disk.state), epochs(&server.disk_model.issued().state));
         let found = [server.accepted, server.current];
         let all = |a: [Epoch; 2], b: [Epoch; 2]| a[0] <= b[0] && a[1] <= b[1];
         told != found && all(told, found) && all(found, issued)
@@ -139,7 +139,7 @@ impl Zab {
     /// that epoch: any later leader finds it.
     fn vouch(&mut self, id: ServerId) {
         let server = self.server(id);
-        let (state, end) = (&server.mirror.durable().state, server.mirror.kept().end());
+        let (state, end) = (&server.disk_model.durable().state, server.disk_model.kept().end());
         let epoch = state.current_epoch;
         if epoch.0 > 0 && state.accepted_epoch == epoch {
             if server.names_all == Some(true) {
@@ -204,11 +204,11 @@ impl Zab {
         let held = self.explain(checks, disk, Id::T2)?;
         let server = self.server(id);
         let held = held.unwrap_or_else(|| {
-            let mut path = server.mirror.issued().path.clone();
+            let mut path = server.disk_model.issued().path.clone();
             path.cut(last);
             Held { path, state: state.clone() }
         });
-        server.mirror.reset(held);
+        server.disk_model.reset(held);
         server.applied = None;
         self.note_voters(id);
         self.vouch(id);
@@ -225,11 +225,11 @@ impl Zab {
     ) -> Result<Option<Held>, Broken> {
         let &Disk { server: id, state, last } = disk;
         let server = self.servers.entry(id).or_default();
-        let (durable, issued) = (server.mirror.durable(), server.mirror.issued());
+        let (durable, issued) = (server.disk_model.durable(), server.disk_model.issued());
         if state.damaged && !durable.state.damaged && !issued.state.damaged {
             return Ok(None);
         }
-        if let Some(held) = server.mirror.explain(state, last, &self.committed) {
+        if let Some(held) = server.disk_model.explain(state, last, &self.committed) {
             for id in [Id::Z12, Id::Z17, Id::Z18, Id::T2] {
                 checks.check(id, true, Vec::new)?;
             }
@@ -276,7 +276,7 @@ impl Zab {
     /// The disk has been replaced by an empty one.
     pub(super) fn wiped(&mut self, id: ServerId) {
         let server = self.server(id);
-        server.mirror.wipe();
+        server.disk_model.wipe();
         server.promised.clear();
         (server.accepted, server.current) = Default::default();
         server.answered = Zxid::ZERO;

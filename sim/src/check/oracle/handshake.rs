@@ -15,8 +15,8 @@ use zabkeeper_core::{ConnId, Instant, SessionId, Zxid};
 
 use super::catalog::{Id, Verdict};
 use super::conn::{Asked, AuthAsked, Conn, Hello, Phase, Who};
+use super::text::made_for_another;
 use super::watch::{Held, Kept, Slot};
-use super::words::made_for_another;
 use super::{Attached, Oracles};
 
 /// The salt that ZooKeeper mixes into the seed of a password.
@@ -230,7 +230,7 @@ impl Oracles {
         id: ConnId,
         response: &ConnectResponse,
         claimed: Zxid,
-        (heard, asked): (Instant, u64),
+        (received, asked): (Instant, u64),
     ) -> Verdict {
         let session = response.session;
         let granted_ms = u32::try_from(response.timeout_ms).unwrap_or(0);
@@ -262,7 +262,7 @@ impl Oracles {
         view.attached = Some(Attached { conn: id, client, asked, order, at });
         let ends = (session, id, conn.server);
         // A leader needs no report of the session: it has created or revalidated it.
-        self.heard.answered(ends, heard, None);
+        self.liveness.answered(ends, received, None);
         let early: Vec<SetWatches> = conn.asked.iter().filter_map(set_watches).cloned().collect();
         for watches in early {
             self.sets_again(id, &watches)?;

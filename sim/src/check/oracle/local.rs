@@ -17,8 +17,8 @@ use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, SessionOptions};
 
 use super::catalog::{Id, Verdict};
 use super::conn::{Conn, Who};
-use super::heard::Pause;
-use super::words::made_for_another;
+use super::session_liveness::Pause;
+use super::text::made_for_another;
 use super::{Oracles, SessionView};
 use crate::check::model::LocalRules;
 
@@ -193,7 +193,7 @@ impl Oracles {
         })?;
         // A server that stood still for longer than a client may be silent has not listened to any
         // client; a deadline may be two ticks late.
-        let Pause { begin: stood, end: awake, .. } = self.heard.last_pause(id);
+        let Pause { begin: stood, end: awake, .. } = self.liveness.last_pause(id);
         let tick = self.model.rules().tick;
         let greatest_ms = view.map_or(0, |view| view.timeouts.greatest());
         let longest = Duration::from_millis(greatest_ms.into()) + tick * 2;
@@ -215,7 +215,7 @@ impl Oracles {
     /// How long the server has not touched its session while it served, until `until`.
     fn silence_of(&self, session: SessionId, id: ServerId, until: Instant) -> Duration {
         let serves = self.zab.role_since(id);
-        until.since(self.heard.by_server(session, id).max(serves))
+        until.since(self.liveness.by_server(session, id).max(serves))
     }
 
     /// Unanswered requests of the session on connections to this server, and those of connections
@@ -330,7 +330,7 @@ impl Oracles {
                 continue;
             }
             let left = view.map_or(Instant::default(), |view| view.left);
-            let awake = left.max(self.heard.awake_since(id));
+            let awake = left.max(self.liveness.awake_since(id));
             let silent = self.silence_of(session, id, audit).min(audit.since(awake));
             let granted = view.map_or(0, SessionView::longest_ms);
             let timeout = Duration::from_millis(granted.into());

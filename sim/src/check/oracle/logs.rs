@@ -8,10 +8,10 @@ use zabkeeper_core::store::{DiskCommand, DurableState, Entry};
 use zabkeeper_core::{Instant, ServerId, WriteId, Zxid};
 
 use super::catalog::{Broken, Checks, Id, Verdict};
+use super::disk_model::Order;
 use super::epochs::Proposed;
 use super::history::Path;
-use super::mirror::Order;
-use super::words::{kept, maybe};
+use super::text::{kept, maybe};
 use super::zab::Zab;
 
 impl Zab {
@@ -30,11 +30,11 @@ impl Zab {
                         true => self.proposes(checks, id, entry, (order, at))?,
                         false => self.logs(checks, id, entry)?,
                     }
-                    self.server(id).mirror.command(*write, Order::Append(entry.zxid));
+                    self.server(id).disk_model.command(*write, Order::Append(entry.zxid));
                 }
                 DiskCommand::Truncate { id: write, to } => {
                     self.cuts(checks, id, *to)?;
-                    self.server(id).mirror.command(*write, Order::Truncate(*to));
+                    self.server(id).disk_model.command(*write, Order::Truncate(*to));
                 }
                 DiskCommand::Rebase { id: write, snapshot } => {
                     self.rebases(checks, id, *write, *snapshot)?;
@@ -42,14 +42,14 @@ impl Zab {
                 DiskCommand::SaveState { id: write, state } => {
                     self.saves(checks, id, state, at)?;
                     let ahead = self.history_ahead(checks, id, state.snapshot)?;
-                    self.server(id).mirror.command(*write, Order::State(state.clone(), ahead));
+                    self.server(id).disk_model.command(*write, Order::State(state.clone(), ahead));
                 }
                 DiskCommand::SnapshotChunk { zxid, index, last: true, .. } => {
                     let server = self.server(id);
                     if *zxid > server.path().end() {
                         server.jump = Some(*zxid);
                     }
-                    server.mirror.snapshot(*zxid, *index);
+                    server.disk_model.snapshot(*zxid, *index);
                 }
                 DiskCommand::SnapshotChunk { last: false, .. }
                 | DiskCommand::DropSnapshot { .. }
@@ -142,7 +142,7 @@ impl Zab {
         let Some(cause) = server.cause else {
             return Ok(());
         };
-        let promised = server.mirror.issued().state.accepted_epoch;
+        let promised = server.disk_model.issued().state.accepted_epoch;
         let link = server.links.get(&cause);
         let epoch = link.and_then(|link| link.epoch);
         checks.check(Id::Z23, epoch == Some(promised), || {
@@ -188,7 +188,7 @@ impl Zab {
         checks.check(Id::Z19, applied <= kept, || {
             vec![format!("server {id} cuts its log to {to}, and has applied {applied}")]
         })?;
-        let snapshot = server.mirror.issued().state.snapshot;
+        let snapshot = server.disk_model.issued().state.snapshot;
         checks.check(Id::Z19, snapshot <= kept, || {
             vec![format!("server {id} cuts its log to {to}, and keeps the snapshot {snapshot}")]
         })
@@ -212,7 +212,7 @@ impl Zab {
         })?;
         let server = self.server(id);
         server.jump = (server.applied < Some(snapshot)).then_some(snapshot);
-        server.mirror.command(write, Order::Rebase(path));
+        server.disk_model.command(write, Order::Rebase(path));
         Ok(())
     }
 
@@ -253,7 +253,7 @@ impl Zab {
         at: Instant,
     ) -> Verdict {
         let server = &self.servers[&id];
-        let before = &server.mirror.issued().state;
+        let before = &server.disk_model.issued().state;
         let (accepted, epoch) = (state.accepted_epoch, state.current_epoch);
         let rises =
             accepted >= before.accepted_epoch && epoch >= before.current_epoch && accepted >= epoch;
@@ -267,6 +267,6 @@ impl Zab {
             return self.begins(checks, id, epoch, at);
         }
         self.is_present(checks, id, || format!("enters epoch {epoch}"))?;
-        self.has_initial(checks, id, epoch, &server.mirror.issued().path, "is to store")
+        self.has_initial(checks, id, epoch, &server.disk_model.issued().path, "is to store")
     }
 }

@@ -13,14 +13,14 @@
 //! | `mod` | server trees, and the audit | T1 S2 C7 |
 //! | `zab` | commits, applies and roles | Z1 Z2 Z3 Z4 Z5 Z6 Z8 Z9 Z11 Z13 Z18 Z20 Z24 |
 //! | `logs` | commands to disks | Z1 Z2 Z3 Z5 Z7 Z10 Z12 Z14 Z15 Z19 Z23 |
-//! | `talk` | messages between servers | Z1 Z14 Z16 Z17 Z27 L8 |
-//! | `proof` | leaders that answer a sync are confirmed by a quorum | C5 |
-//! | `silence` | serving without messages of a leader or majority | Z25 |
+//! | `peer_messages` | messages between servers | Z1 Z14 Z16 Z17 Z27 L8 |
+//! | `sync_evidence` | leaders that answer a sync are confirmed by a quorum | C5 |
+//! | `quorum_contact` | serving without messages of a leader or majority | Z25 |
 //! | `outside` | servers that an established epoch leaves out | Z26 |
-//! | `pace` | delays, and links closed too early | L8 L11 L13 |
+//! | `progress` | delays, and links closed too early | L8 L11 L13 |
 //! | `notifications` | number of election notifications | L14 |
 //! | `disks` | disk contents | Z1 Z12 Z14 Z17 Z18 T2 C7 |
-//! | `heard` | when servers touched sessions | T10 S3 S7 |
+//! | `session_liveness` | when servers touched sessions | T10 S3 S7 |
 //! | `commit` | committed transactions | Z2 Z4 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
 //! | `handshake` | handshakes | S2 S4 S6 C6 C12 C13 W2 W6 W7 |
 //! | `local` | local sessions | S2 S3 S4 S6 S7 S8 |
@@ -35,28 +35,28 @@ mod catalog;
 mod commit;
 mod conn;
 mod difference;
+mod disk_model;
 mod disks;
 mod epochs;
 mod handshake;
-mod heard;
 mod history;
 mod local;
 mod logs;
-mod mirror;
 mod notifications;
 mod operators;
 mod outside;
-mod pace;
-mod proof;
+mod peer_messages;
+mod progress;
+mod quorum_contact;
 mod reply;
-mod silence;
-mod talk;
+mod session_liveness;
+mod sync_evidence;
 #[cfg(test)]
 mod tests;
+mod text;
 mod timeouts;
 mod voters;
 mod watch;
-mod words;
 mod zab;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,11 +75,11 @@ use crate::check::observe::{ClientId, Holder, Observation, Observed};
 use catalog::{Broken, Checks, Id, Verdict};
 use conn::{Conn, Credential, Phase, Who};
 use disks::Disk;
-use heard::Heard;
 use local::Locals;
 use notifications::Notifications;
 use outside::Outside;
-use pace::Pace;
+use progress::Progress;
+use session_liveness::SessionLiveness;
 use timeouts::Timeouts;
 use watch::{Armed, Held};
 use zab::Zab;
@@ -97,10 +97,10 @@ pub struct Oracles {
     passwords: BTreeMap<Password, SessionId>,
     locals: Locals,
     armed: Armed,
-    heard: Heard,
+    liveness: SessionLiveness,
     notifications: Notifications,
     outside: Outside,
-    pace: Pace,
+    progress: Progress,
     /// Hashes of data that only one write attempt may have written (C8).
     written: BTreeSet<u64>,
     /// When each transaction was committed.
@@ -199,10 +199,10 @@ impl Oracles {
             passwords: BTreeMap::new(),
             locals: Locals::default(),
             armed: Armed::default(),
-            heard: Heard::default(),
+            liveness: SessionLiveness::default(),
             notifications: Notifications::default(),
             outside: Outside::default(),
-            pace: Pace::default(),
+            progress: Progress::default(),
             written: BTreeSet::new(),
             stamps: Vec::new(),
             lapsed: Vec::new(),
@@ -251,7 +251,7 @@ impl Oracles {
         verdict.map_err(|fault| fault.at(self.now))
     }
 
-    /// Test set-up: cuts the server's mirror to `last`, as if it had never logged more.
+    /// Test set-up: cuts the server's disk model to `last`, as if it had never logged more.
     #[cfg(test)]
     fn pretend(&mut self, id: ServerId, last: Zxid) {
         self.zab.pretend(id, last);
@@ -290,10 +290,10 @@ impl Oracles {
                 Ok(())
             }
             Observation::Input { server, input } => {
-                self.heard.relayed((&self.zab, &self.model), *server, input, self.now);
-                self.pace.entered(&self.zab, *server, input, self.now);
+                self.liveness.relayed((&self.zab, &self.model), *server, input, self.now);
+                self.progress.entered(&self.zab, *server, input, self.now);
                 self.notifications.entered(*server, input);
-                let times = (self.now, self.heard.awake_since(*server));
+                let times = (self.now, self.liveness.awake_since(*server));
                 let (checks, zab) = (&mut self.checks, &self.zab);
                 self.outside.entered(checks, zab, (*server, input), times)?;
                 self.zab.entered(&mut self.checks, *server, input, self.now)
@@ -332,18 +332,18 @@ impl Oracles {
                 let times = (self.now, self.awake_with(*server));
                 let bound = self.model.rules().answer_within;
                 let checked = (&mut self.checks, &self.zab);
-                self.pace.answers_in_time(checked, *server, (*conn, *wait), times, bound)
+                self.progress.answers_in_time(checked, *server, (*conn, *wait), times, bound)
             }
             Observation::Grown { voters } => {
                 self.zab.grown(voters);
                 Ok(())
             }
             Observation::FaultInjected { servers, until } => {
-                self.pace.unwell_until(servers, *until);
+                self.progress.unwell_until(servers, *until);
                 Ok(())
             }
             Observation::StandsStill { server, until } => {
-                self.heard.stands_still(*server, self.now, *until);
+                self.liveness.stands_still(*server, self.now, *until);
                 Ok(())
             }
             Observation::Started { server, sessions } => {
@@ -357,7 +357,7 @@ impl Oracles {
             }
             Observation::Serves { server, syncs, held } => {
                 self.zab.asks_anew(&mut self.checks, *server, *syncs)?;
-                pace::passes_nobody_over(&mut self.checks, *server, *held)
+                progress::passes_nobody_over(&mut self.checks, *server, *held)
             }
             Observation::Locals { server, sessions } => self.lists(*server, sessions),
             Observation::Reported { server, report, open } => self.reported(*server, report, open),
@@ -371,15 +371,15 @@ impl Oracles {
     /// When the last pause of a server, or of the one that it follows, ended.
     fn awake_with(&self, server: ServerId) -> Instant {
         let leader = self.zab.follows(server).map_or(server, |(leader, _)| leader);
-        self.heard.awake_since(server).max(self.heard.awake_since(leader))
+        self.liveness.awake_since(server).max(self.liveness.awake_since(leader))
     }
 
     fn restarted(&mut self, server: ServerId) {
         self.notifications.restarted(server);
         self.zab.restarted(server, self.now);
-        self.heard.restarted(server);
+        self.liveness.restarted(server);
         self.outside.restarted(server);
-        self.pace.restarted(server);
+        self.progress.restarted(server);
         self.locals.restarted(server, self.order);
     }
 
@@ -407,21 +407,21 @@ impl Oracles {
     /// A server has finished a step.
     fn acted(&mut self, id: ServerId, acts: &Acts<'_>) -> Verdict {
         let (checks, zab, now) = (&mut self.checks, &mut self.zab, self.now);
-        // Pace is checked on the old role: a leader that closes a learner's link may lose its
+        // Progress is checked on the old role: a leader that closes a learner's link may lose its
         // quorum, and its role, in the same step.
-        self.pace.is_patient((checks, zab, self.model.rules()), id, acts.peers, now)?;
-        self.pace.stays((checks, zab), id, acts.peers, acts.status)?;
-        self.heard.acts(id, now);
+        self.progress.is_patient((checks, zab, self.model.rules()), id, acts.peers, now)?;
+        self.progress.stays((checks, zab), id, acts.peers, acts.status)?;
+        self.liveness.acts(id, now);
         if zab.role(id, acts.status, now) {
-            self.heard.restarted(id);
+            self.liveness.restarted(id);
             if !zab.leads(id) {
-                self.pace.restarted(id);
+                self.progress.restarted(id);
             }
         }
         if zab.leads(id) {
             for command in acts.disk {
                 if let DiskCommand::Append { entry, .. } = command {
-                    self.heard.proposed(id, entry, &self.sessions);
+                    self.liveness.proposed(id, entry, &self.sessions);
                 }
             }
         }
@@ -432,19 +432,19 @@ impl Oracles {
         if let Some(zxid) = zab.claims(checks, id, acts.status.committed)? {
             self.commit_up_to(id, zxid)?;
         }
-        let awake = self.heard.awake_since(id);
+        let awake = self.liveness.awake_since(id);
         if self.zab.leads(id) {
-            self.pace.acted(id, (acts.disk, acts.peers), acts.status, now);
+            self.progress.acted(id, (acts.disk, acts.peers), acts.status, now);
         }
         let (checks, zab) = (&mut self.checks, &mut self.zab);
         zab.keeps_a_majority(checks, id, acts.status, now, awake)?;
         let rules = self.model.rules();
         self.outside.acted(checks, id, acts, (now, awake), rules.tick)?;
         zab.is_not_deaf(checks, id, (now, awake), rules.silence_limit())?;
-        self.pace.gives_up_in_time(checks, id, (now, awake), rules.sync_limit)?;
+        self.progress.gives_up_in_time(checks, id, (now, awake), rules.sync_limit)?;
         let since = zab.role_since(id).max(awake);
-        self.pace.begins_in_time(checks, id, (now, since), rules.begin_limit)?;
-        self.pace.commits_in_time(checks, zab, id, (now, awake), rules.commit_within)?;
+        self.progress.begins_in_time(checks, id, (now, since), rules.begin_limit)?;
+        self.progress.commits_in_time(checks, zab, id, (now, awake), rules.commit_within)?;
         zab.says(checks, id, acts.peers, now)?;
         zab.votes(checks, id, acts.election)?;
         self.notifications.acted((checks, zab), id, acts.election, now)?;

@@ -9,7 +9,7 @@ use zabkeeper_core::{ConnId, Mode, ServerId, SessionId, SessionInfo, Status};
 
 use super::Oracles;
 use super::catalog::{Id, Verdict};
-use super::words::maybe;
+use super::text::maybe;
 use crate::check::observe::SelfReport;
 
 impl Oracles {
@@ -110,7 +110,7 @@ impl Oracles {
             return Ok(());
         };
         let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
-        let renewed = self.heard.is_renewed(told.id, id, self.zab.role_since(id));
+        let renewed = self.liveness.is_renewed(told.id, id, self.zab.role_since(id));
         // A leader removes a closing session from its list. A leader that a later one has replaced
         // does not know the timeouts that the later one grants.
         let watched = leads && told.expires.is_some();

@@ -44,7 +44,7 @@ struct Looking {
     /// The election round that it has sent last.
     round: u64,
     /// The last notification of each other server.
-    heard: BTreeMap<ServerId, Notification>,
+    received: BTreeMap<ServerId, Notification>,
     /// The leader that these show to have a quorum, and since when.
     since: Option<(ServerId, Instant)>,
 }
@@ -60,26 +60,26 @@ struct Outrun {
 
 impl Looking {
     fn new(round: u64) -> Looking {
-        Looking { round, heard: BTreeMap::new(), since: None }
+        Looking { round, received: BTreeMap::new(), since: None }
     }
 
     /// The server whose notification claims to lead, and that a majority of voters follows or is.
     fn reign(&self, voters: &Voters) -> Option<ServerId> {
         let follows = |id: ServerId, leader: ServerId| {
-            let said = self.heard.get(&id);
+            let said = self.received.get(&id);
             said.is_some_and(|said| {
                 said.server_state != ServerState::Looking && said.vote.candidate == leader
             })
         };
         let leads = |leader: &ServerId| {
-            self.heard[leader].server_state == ServerState::Leading && follows(*leader, *leader)
+            self.received[leader].server_state == ServerState::Leading && follows(*leader, *leader)
         };
-        let mut leaders = self.heard.keys().copied().filter(leads);
+        let mut leaders = self.received.keys().copied().filter(leads);
         leaders.find(|leader| voters.most(|id| follows(id, *leader)))
     }
 
     fn hears(&mut self, from: ServerId, said: Notification, voters: &Voters, now: Instant) {
-        self.heard.insert(from, said);
+        self.received.insert(from, said);
         let reign = self.reign(voters);
         let before = self.since.filter(|(leader, _)| Some(*leader) == reign);
         self.since = before.or(reign.map(|leader| (leader, now)));
@@ -96,7 +96,7 @@ impl Looking {
             return Ok(());
         };
         checks.check(Id::Z26, now.since(since.max(awake)) <= JOIN, || {
-            let words = self.heard.iter().map(|(from, said)| format!("server {from}: {said}"));
+            let words = self.received.iter().map(|(from, said)| format!("server {from}: {said}"));
             let mut lines = vec![format!(
                 "server {id} looks for a leader, and has heard since {since} that a quorum follows \
                  server {leader}"

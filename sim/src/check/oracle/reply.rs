@@ -13,8 +13,8 @@ use zabkeeper_core::{ConnId, ErrorCode, Zxid};
 use super::Oracles;
 use super::catalog::{Id, Verdict};
 use super::conn::{Asked, AuthAsked, Phase, Who};
+use super::text::maybe;
 use super::watch::{Audience, Kept, Slot, describe};
-use super::words::maybe;
 use crate::check::model::{Asker, Resumption, Table, is_quota};
 
 /// A reply that is being checked.
@@ -47,7 +47,7 @@ impl Oracles {
         })?;
         match FromServer::decode(frame.clone()) {
             Err(error) => Oracles::fault(Id::C9, vec![format!("{who}: a frame: {error}")]),
-            Ok(FromServer::Event(event)) => self.heard(id, &event, who),
+            Ok(FromServer::Event(event)) => self.event_received(id, &event, who),
             Ok(FromServer::Reply { xid, zxid, err, body }) => {
                 self.answered(id, who, (xid, zxid, err), body)
             }
@@ -339,8 +339,8 @@ impl Oracles {
             })?;
         }
         for (kind, path) in &events {
-            let heard = told.iter().any(|event| event.event == *kind && event.path == *path);
-            checks.check(Id::W2, heard, || {
+            let received = told.iter().any(|event| event.event == *kind && event.path == *path);
+            checks.check(Id::W2, received, || {
                 answer.evidence(&format!("{kind:?} of {path} was missed, and is not told"))
             })?;
         }
@@ -369,7 +369,7 @@ impl Oracles {
     }
 
     /// The client has read an event.
-    fn heard(&mut self, id: ConnId, event: &WatchEvent, who: Who) -> Verdict {
+    fn event_received(&mut self, id: ConnId, event: &WatchEvent, who: Who) -> Verdict {
         let Oracles { checks, model, conns, .. } = self;
         let conn = conns.get_mut(&id).expect("has a phase");
         conn.kept.used_up(event.event, &event.path);
@@ -377,7 +377,7 @@ impl Oracles {
             let shown = &conn.shown;
             let audience = |ids| Audience { rules: model.rules(), ids };
             let audiences = (audience(&shown.settled[..]), audience(&shown.answered[..]));
-            conn.watches.heard(checks, model, (event, zxid), audiences, who)?;
+            conn.watches.event_received(checks, model, (event, zxid), audiences, who)?;
             conn.shown.settled = conn.shown.answered.clone();
             conn.floor = conn.floor.max(zxid);
             return Ok(());
@@ -415,7 +415,7 @@ impl Oracles {
         self.zab.answered(conn.server, zxid);
         let ends = (conn.session, answer.conn, conn.server);
         let follows_since = self.zab.follows(conn.server).map(|(_, since)| since);
-        self.heard.answered(ends, answer.asked.at, follows_since);
+        self.liveness.answered(ends, answer.asked.at, follows_since);
         if answer.asked.txn.is_some() {
             conn.acknowledged = conn.acknowledged.max(zxid);
             session.acknowledged = session.acknowledged.max(zxid);

@@ -204,7 +204,7 @@ impl ConnWatches {
     }
 
     /// An event that names its transaction was read.
-    pub(super) fn heard(
+    pub(super) fn event_received(
         &mut self,
         checks: &mut Checks,
         model: &Model,

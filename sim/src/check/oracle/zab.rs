@@ -2,7 +2,7 @@
 //!
 //! Owns the table of epochs with every proposal, the committed history, and the progress of each
 //! server. Must not decode transactions: `commit` compares them with the model. Commands to disks
-//! are checked in `logs`, disk contents in `disks`, messages between servers in `talk`.
+//! are checked in `logs`, disk contents in `disks`, messages between servers in `peer_messages`.
 //!
 //! A leader's committed zxid makes a transaction committed, and needs evidence: a majority of
 //! voters that hold the transaction durably and have taken over the history of the leader's own
@@ -16,13 +16,13 @@ use zabkeeper_core::store::{DurableState, Entry};
 use zabkeeper_core::{Epoch, Instant, LinkId, Mode, ServerId, Status, Zxid};
 
 use super::catalog::{Broken, Checks, Id, Verdict};
+use super::disk_model::DiskModel;
 use super::disks::DiskDigest;
 use super::epochs::{Begun, Epochs, Promises, Proposed};
 use super::history::Path;
-use super::mirror::Mirror;
-use super::talk::Link;
+use super::peer_messages::Link;
+use super::text::maybe;
 use super::voters::Voters;
-use super::words::maybe;
 
 /// Longest time that a leader may serve without a majority (Z24). It checks with every ping, and a
 /// ping waits for the leader's step.
@@ -51,7 +51,7 @@ pub(super) struct Committed {
 /// The state of one server, as observed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Server {
-    pub(super) mirror: Mirror,
+    pub(super) disk_model: DiskModel,
     /// Per epoch: the end of the durable log while that epoch was both accepted and current.
     pub(super) synced: BTreeMap<Epoch, Zxid>,
     /// Whether the durable state file names the present voters; `None` before the first one was
@@ -104,7 +104,7 @@ impl Server {
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.mirror.issued().path
+        &self.disk_model.issued().path
     }
 }
 
@@ -335,7 +335,7 @@ impl Zab {
         at: Instant,
     ) -> Verdict {
         let server = &self.servers[&id];
-        let epoch = server.mirror.issued().state.current_epoch;
+        let epoch = server.disk_model.issued().state.current_epoch;
         let view = self.epochs.of(epoch);
         if view.is_some_and(|view| view.established.is_some()) {
             let leader = view.and_then(|view| view.begun.as_ref()).map(|begun| begun.leader);
@@ -358,7 +358,7 @@ impl Zab {
         let named = |id| self.servers.get(&id).is_some_and(|server| server.named.contains(&epoch));
         checks.check(Id::Z1, self.voters.most(named), || {
             let lists = self.servers.iter();
-            let lists = lists.map(|(id, server)| (id, &server.mirror.durable().state.voters));
+            let lists = lists.map(|(id, server)| (id, &server.disk_model.durable().state.voters));
             let lists = lists.map(|(id, voters)| format!("server {id} keeps {voters:?}"));
             let what = format!("server {id} serves in epoch {epoch}; voters are {:?}", self.voters);
             iter::once(what).chain(lists).collect()
@@ -398,12 +398,12 @@ impl Zab {
 
     pub(super) fn evidence(&self, epoch: Epoch) -> Vec<String> {
         let one = |(id, server): (&ServerId, &Server)| {
-            let (durable, synced) = (server.mirror.durable(), server.synced.get(&epoch));
+            let (durable, synced) = (server.disk_model.durable(), server.synced.get(&epoch));
             let DurableState { accepted_epoch, current_epoch, .. } = durable.state;
             format!(
                 "server {id}: log durable up to {}, accepted {accepted_epoch}, current \
                  {current_epoch}; of epoch {epoch} up to {}",
-                server.mirror.kept().end(),
+                server.disk_model.kept().end(),
                 maybe(synced)
             )
         };
@@ -445,7 +445,7 @@ impl Zab {
         checks.check(Id::Z2, server.path().contains(zxid), || {
             vec![format!("server {id} commits {zxid}, which is not in its log")]
         })?;
-        let epoch = server.mirror.issued().state.current_epoch;
+        let epoch = server.disk_model.issued().state.current_epoch;
         checks.check(Id::Z13, self.has_evidence(epoch, zxid), || {
             let mut evidence = vec![format!("server {id} commits {zxid} as leader of {epoch}")];
             evidence.extend(self.evidence(epoch));
@@ -521,12 +521,12 @@ impl Zab {
         Ok(())
     }
 
-    /// Test set-up: cuts the server's mirror to `last`, as if it had never logged more.
+    /// Test set-up: cuts the server's disk model to `last`, as if it had never logged more.
     #[cfg(test)]
     pub(super) fn pretend(&mut self, id: ServerId, last: Zxid) {
-        let mut held = self.servers[&id].mirror.issued().clone();
+        let mut held = self.servers[&id].disk_model.issued().clone();
         held.path.cut(last);
-        self.server(id).mirror.reset(held);
+        self.server(id).disk_model.reset(held);
     }
 
     /// Z20: the watermarks in the server's status are in order.
@@ -537,7 +537,7 @@ impl Zab {
             && committed <= appended
             && durable <= appended;
         let server = &self.servers[&id];
-        let halfway = server.mirror.issued().state.damaged || server.jump.is_some();
+        let halfway = server.disk_model.issued().state.damaged || server.jump.is_some();
         checks.check(Id::Z20, ordered || halfway || status.halted.is_some(), || {
             vec![format!(
                 "server {id}: snapshot {snapshot}, applied {applied}, committed {committed}, \

@@ -381,7 +381,7 @@ impl History {
         self.puts(id, &[], peers);
     }
 
-    /// The mirror of the server forgets the entries after `last`, as if the disk had never held
+    /// The disk model of the server forgets the entries after `last`, as if the disk had never held
     /// them.
     pub(super) fn forgets(&mut self, id: ServerId, last: Zxid) {
         self.member(id).durable = last;

@@ -36,11 +36,11 @@ pub(super) struct History {
     pub(super) epoch: Epoch,
     /// The timeout in connect requests, ms.
     asks_ms: i32,
-    talks: Vec<Talk>,
+    client_conns: Vec<ClientConn>,
 }
 
 /// A connection, as both the server and the client see it.
-struct Talk {
+struct ClientConn {
     client: ClientId,
     server: ServerId,
     session: SessionId,
@@ -140,7 +140,7 @@ impl History {
             leader: SERVER,
             epoch: Epoch(0),
             asks_ms: 4_000,
-            talks: Vec::new(),
+            client_conns: Vec::new(),
         };
         ids.into_iter().for_each(|id| history.returns(id));
         history
@@ -183,15 +183,15 @@ impl History {
     }
 
     pub(super) fn session(&self, conn: ConnId) -> SessionId {
-        self.talk(conn).session
+        self.client_conn(conn).session
     }
 
-    fn talk(&self, conn: ConnId) -> &Talk {
-        &self.talks[usize::try_from(conn.0).unwrap()]
+    fn client_conn(&self, conn: ConnId) -> &ClientConn {
+        &self.client_conns[usize::try_from(conn.0).unwrap()]
     }
 
-    fn talk_mut(&mut self, conn: ConnId) -> &mut Talk {
-        &mut self.talks[usize::try_from(conn.0).unwrap()]
+    fn client_conn_mut(&mut self, conn: ConnId) -> &mut ClientConn {
+        &mut self.client_conns[usize::try_from(conn.0).unwrap()]
     }
 
     // Handshakes.
@@ -229,7 +229,7 @@ impl History {
             zxid: self.next_zxid(),
             session,
             time: WallMs(0),
-            origin: Some(Origin { server: self.talk(conn).server, conn, request: 0 }),
+            origin: Some(Origin { server: self.client_conn(conn).server, conn, request: 0 }),
             op: TxnOp::CreateSession { timeout_ms: TIMEOUT_MS },
         }
     }
@@ -249,7 +249,7 @@ impl History {
     /// The connection breaks; its client reconnects to the same server and gets another timeout.
     pub(super) fn is_granted(&mut self, conn: ConnId, ms: i32) -> ConnId {
         self.asks_ms = ms;
-        self.moves_without_memory(conn, self.talk(conn).server)
+        self.moves_without_memory(conn, self.client_conn(conn).server)
     }
 
     pub(super) fn greets_at(
@@ -279,11 +279,20 @@ impl History {
         client: u32,
         (session, seen, password): (SessionId, Zxid, &[u8]),
     ) -> ConnId {
-        let conn = ConnId(self.talks.len() as u64);
+        let conn = ConnId(self.client_conns.len() as u64);
         let client = ClientId(client);
         let asked = VecDeque::new();
         let ids = vec![model::ip(&client.address())];
-        self.talks.push(Talk { client, server, session, ids, seen, xid: 0, asked, writes: 0 });
+        self.client_conns.push(ClientConn {
+            client,
+            server,
+            session,
+            ids,
+            seen,
+            xid: 0,
+            asked,
+            writes: 0,
+        });
         self.sees(Observation::ConnOpened { client, conn, server });
         let mut out = BytesMut::new();
         let password = Bytes::copy_from_slice(password);
@@ -308,7 +317,7 @@ impl History {
     }
 
     pub(super) fn welcomes_as(&mut self, conn: ConnId, response: ConnectResponse) {
-        self.talk_mut(conn).session = response.session;
+        self.client_conn_mut(conn).session = response.session;
         let mut out = BytesMut::new();
         response.encode(&mut out);
         self.sees(Observation::ToClient { conn, frame: cut(out) });
@@ -330,7 +339,7 @@ impl History {
     /// The connection breaks, and its client reconnects to this server.
     pub(super) fn moves(&mut self, conn: ConnId, server: ServerId) -> ConnId {
         self.closes(conn);
-        let Talk { client, session, seen, .. } = *self.talk(conn);
+        let ClientConn { client, session, seen, .. } = *self.client_conn(conn);
         let conn = self.greets_at(server, client.0, session, seen);
         self.welcomes(conn, session);
         conn
@@ -339,7 +348,7 @@ impl History {
     /// As [`Self::moves`], with zxid zero as last seen.
     pub(super) fn moves_without_memory(&mut self, conn: ConnId, server: ServerId) -> ConnId {
         self.closes(conn);
-        let Talk { client, session, .. } = *self.talk(conn);
+        let ClientConn { client, session, .. } = *self.client_conn(conn);
         let conn = self.greets_at(server, client.0, session, Zxid::ZERO);
         self.welcomes(conn, session);
         conn
@@ -349,16 +358,16 @@ impl History {
 
     /// The transaction of the connection's last write is lost.
     pub(super) fn undoes(&mut self, conn: ConnId) {
-        let talk = self.talk_mut(conn);
-        talk.writes -= 1;
-        talk.asked.back_mut().expect("a write").1 = None;
+        let client_conn = self.client_conn_mut(conn);
+        client_conn.writes -= 1;
+        client_conn.asked.back_mut().expect("a write").1 = None;
     }
 
     pub(super) fn asks(&mut self, conn: ConnId, request: Request) {
-        let talk = self.talk_mut(conn);
-        talk.xid += 1;
-        let frame = RequestFrame { xid: talk.xid, request };
-        talk.asked.push_back((frame.clone(), None));
+        let client_conn = self.client_conn_mut(conn);
+        client_conn.xid += 1;
+        let frame = RequestFrame { xid: client_conn.xid, request };
+        client_conn.asked.push_back((frame.clone(), None));
         let mut out = BytesMut::new();
         frame.encode(&mut out);
         self.sees(Observation::ToServer { conn, frame: cut(out) });
@@ -373,10 +382,10 @@ impl History {
         let mut out = BytesMut::new();
         RequestFrame { xid: XID_AUTH, request }.encode(&mut out);
         self.sees(Observation::ToServer { conn, frame: cut(out) });
-        let mut ids = std::mem::take(&mut self.talk_mut(conn).ids);
+        let mut ids = std::mem::take(&mut self.client_conn_mut(conn).ids);
         let rules = self.model.rules();
         rules.authenticate(&mut ids, "digest", auth.as_bytes()).expect("always");
-        self.talk_mut(conn).ids = ids;
+        self.client_conn_mut(conn).ids = ids;
     }
 
     /// The server answers the auth packet with success.
@@ -405,19 +414,19 @@ impl History {
     /// The right transaction for the next write of the connection.
     pub(super) fn decides(&mut self, conn: ConnId) -> Txn {
         let zxid = self.next_zxid();
-        let talk = &mut self.talks[usize::try_from(conn.0).unwrap()];
+        let client_conn = &mut self.client_conns[usize::try_from(conn.0).unwrap()];
         let undone = |(frame, txn): &&mut (RequestFrame, Option<Zxid>)| {
             frame.request.is_write() && txn.is_none()
         };
-        let (frame, txn) = talk.asked.iter_mut().find(undone).expect("a write to do");
+        let (frame, txn) = client_conn.asked.iter_mut().find(undone).expect("a write to do");
         *txn = Some(zxid);
-        talk.writes += 1;
-        let origin = Some(Origin { server: talk.server, conn, request: talk.writes });
+        client_conn.writes += 1;
+        let origin = Some(Origin { server: client_conn.server, conn, request: client_conn.writes });
         let op = self
             .model
-            .decide(Asker { session: talk.session, ids: &talk.ids }, &frame.request)
+            .decide(Asker { session: client_conn.session, ids: &client_conn.ids }, &frame.request)
             .expect("a write");
-        Txn { zxid, session: talk.session, time: WallMs(7), origin, op }
+        Txn { zxid, session: client_conn.session, time: WallMs(7), origin, op }
     }
 
     /// Proposes a transaction, makes it durable and applies it.
@@ -482,21 +491,21 @@ impl History {
 
     /// As [`Self::answers_as`], with a read answered as it would have been at an earlier zxid.
     pub(super) fn answers_at(&mut self, conn: ConnId, at: Zxid, lie: impl Fn(&mut Reply)) -> Reply {
-        let talk = self.talk_mut(conn);
-        let (frame, txn) = talk.asked.pop_front().expect("a request to answer");
+        let client_conn = self.client_conn_mut(conn);
+        let (frame, txn) = client_conn.asked.pop_front().expect("a request to answer");
         let at = txn.unwrap_or(at);
         let result = match txn {
             Some(txn) => self.outcome(&frame.request, txn),
             None => {
-                let Talk { session, ids, .. } = self.talk(conn);
+                let ClientConn { session, ids, .. } = self.client_conn(conn);
                 let asker = Asker { session: *session, ids };
                 self.model.read(asker, &frame.request, at).unwrap_or(Ok(ReplyBody::Empty))
             }
         };
         let mut reply = Reply { xid: frame.xid, zxid: at.wire(), result };
         lie(&mut reply);
-        let talk = self.talk_mut(conn);
-        talk.seen = talk.seen.max(Zxid::from_wire(reply.zxid));
+        let client_conn = self.client_conn_mut(conn);
+        client_conn.seen = client_conn.seen.max(Zxid::from_wire(reply.zxid));
         self.says(conn, &reply);
         reply
     }

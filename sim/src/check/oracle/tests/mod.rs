@@ -13,7 +13,7 @@ mod lifetimes;
 mod local;
 mod operators;
 mod outside;
-mod pace;
+mod progress;
 mod real;
 mod servers;
 mod sessions;

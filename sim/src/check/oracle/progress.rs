@@ -26,7 +26,7 @@ const SLACK: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Pace {
+pub(super) struct Progress {
     /// Until when a fault of the server or its network lasts.
     unwell: BTreeMap<ServerId, Instant>,
     reigns: BTreeMap<ServerId, Reign>,
@@ -68,7 +68,7 @@ pub(super) fn passes_nobody_over(checks: &mut Checks, id: ServerId, held: usize)
     })
 }
 
-impl Pace {
+impl Progress {
     /// A fault is injected into these servers, or the network between them, until `until`.
     pub(super) fn unwell_until(&mut self, servers: &[ServerId], until: Instant) {
         for server in servers {
@@ -180,7 +180,7 @@ impl Pace {
             let debt = debt.copied().unwrap_or_default();
             let (since, limit) = match (zab.follows(id), debt.served) {
                 (Some((_, since)), _) if zab.serves(id) => (since, rules.silence_limit()),
-                (Some(_), _) if link.heard == link.since => (link.since, rules.tick * 2),
+                (Some(_), _) if link.received == link.since => (link.since, rules.tick * 2),
                 (None, Some(served)) => (served, rules.silence_limit()),
                 // While a learner is brought up to date it may be silent for long, but accepts what
                 // it is sent.
@@ -190,8 +190,8 @@ impl Pace {
             // Between serving servers, `proven` counts: messages are worth only their certain send
             // time.
             let serving = debt.served.is_some() || zab.serves(id);
-            let heard = if serving { link.proven } else { link.heard };
-            let since = heard.max(since);
+            let received = if serving { link.proven } else { link.received };
+            let since = received.max(since);
             let owes = debt.owes.filter(|_| debt.synced.is_some());
             let is_over = |since: Instant, limit: Duration| now.since(since) >= limit / 2;
             let is_late = owes.is_some_and(|owes| is_over(owes, rules.sync_limit));
@@ -208,7 +208,7 @@ impl Pace {
                          {limit:?} from {since} on"
                     ),
                     format!(
-                        "it has last said something at {heard}, and its link had taken all that it \
+                        "it has last said something at {received}, and its link had taken all that it \
                          was sent {took}; {owed}"
                     ),
                 ]

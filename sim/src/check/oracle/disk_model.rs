@@ -37,7 +37,7 @@ pub(super) enum Order {
 
 /// One server's disk.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Mirror {
+pub(super) struct DiskModel {
     /// After all confirmed commands.
     durable: Held,
     /// After all commands.
@@ -67,7 +67,7 @@ impl Held {
     }
 }
 
-impl Mirror {
+impl DiskModel {
     pub(super) fn durable(&self) -> &Held {
         &self.durable
     }
@@ -181,7 +181,7 @@ impl Mirror {
 
     /// The disk has been replaced by an empty one.
     pub(super) fn wipe(&mut self) {
-        *self = Mirror::default();
+        *self = DiskModel::default();
     }
 }
 

@@ -15,7 +15,7 @@ use super::zab::Zab;
 
 /// The messages between a leader and one of its learners that wait for answers.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Proof {
+pub(super) struct SyncEvidence {
     /// Send times of unanswered pings and proposals.
     pings: VecDeque<(u64, Instant)>,
     proposals: VecDeque<(Zxid, Instant)>,
@@ -37,10 +37,10 @@ fn answered<T: Copy + PartialOrd>(asked: &mut VecDeque<(T, Instant)>, up_to: T) 
     last
 }
 
-impl Proof {
+impl SyncEvidence {
     /// Handles a message of the learner; returns the send time of the newest message that it
     /// answers.
-    pub(super) fn heard(&mut self, message: &PeerMessage, at: Instant) -> Option<Instant> {
+    pub(super) fn received(&mut self, message: &PeerMessage, at: Instant) -> Option<Instant> {
         if let PeerMessage::Learner(FromLearner::Pong { round, .. }) = message {
             answered(&mut self.pings, *round)
         } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = message {
@@ -95,7 +95,7 @@ impl Zab {
         let Some(view) = self.server(by).links.get_mut(&link) else {
             return Ok(());
         };
-        let Some(since) = view.proof.said(message, at) else {
+        let Some(since) = view.evidence.said(message, at) else {
             return Ok(());
         };
         let confirmed = &self.servers[&by].confirmed;

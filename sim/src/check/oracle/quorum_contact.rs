@@ -47,7 +47,7 @@ impl Zab {
             None => self.voters.most(hears),
         };
         checks.check(Id::Z25, enough, || {
-            let heard: Vec<String> = server
+            let received: Vec<String> = server
                 .links
                 .values()
                 .map(|link| format!("of server {} what it said at {}", link.peer, link.spoken))
@@ -55,7 +55,7 @@ impl Zab {
             let limit = format!("and its limit is {silence_limit:?}");
             vec![format!(
                 "server {id} serves at {now}, has last heard {}, {limit}",
-                heard.join(", ")
+                received.join(", ")
             )]
         })
     }

@@ -17,9 +17,9 @@ use zabkeeper_core::{Epoch, HistoryInfo, HistoryStatus, Instant, LinkId, ServerI
 
 use super::catalog::{Checks, Id, Verdict};
 use super::epochs::Promises;
-use super::proof::Proof;
+use super::sync_evidence::SyncEvidence;
+use super::text::{self, kept};
 use super::voters::{Past, Voters};
-use super::words::{self, kept};
 use super::zab::{Server, Zab};
 
 /// One end of a link.
@@ -29,7 +29,7 @@ pub(super) struct Link {
     /// When its `Up` event was handled.
     pub(super) since: Instant,
     /// When the last message on it was handled.
-    pub(super) heard: Instant,
+    pub(super) received: Instant,
     /// The latest send time of the messages handled on it.
     pub(super) spoken: Instant,
     /// The latest time at which the peer was certainly alive, as its answers to pings show.
@@ -48,7 +48,7 @@ pub(super) struct Link {
     /// The snapshot that the peer has begun to send.
     pub(super) snapshot: Option<Zxid>,
     /// The messages on it that still wait for answers.
-    pub(super) proof: Proof,
+    pub(super) evidence: SyncEvidence,
     /// What this end has sent to its leader.
     told: Told,
 }
@@ -123,7 +123,7 @@ impl Zab {
     /// The voters of the last established epoch, as this server's durable state file says. A server
     /// that is none of them has acknowledged nothing in that epoch.
     pub(super) fn voters_before(&self, id: ServerId) -> Voters {
-        let state = &self.servers[&id].mirror.durable().state;
+        let state = &self.servers[&id].disk_model.durable().state;
         let itself = |voter: &ServerId| if *voter == THIS_SERVER { id } else { *voter };
         if state.voters.is_empty() {
             return self.voters.clone();
@@ -132,7 +132,7 @@ impl Zab {
     }
 
     /// The server is about to handle this event of one of its links.
-    pub(super) fn heard(&mut self, id: ServerId, link: LinkId, event: &PeerEvent, at: Instant) {
+    pub(super) fn received(&mut self, id: ServerId, link: LinkId, event: &PeerEvent, at: Instant) {
         let sent_at = self.takes_off(id, link, event);
         let promises =
             matches!(event, PeerEvent::Message(PeerMessage::Learner(FromLearner::AckEpoch { .. })));
@@ -145,7 +145,7 @@ impl Zab {
                 let new = Link {
                     peer: *peer,
                     since: at,
-                    heard: at,
+                    received: at,
                     spoken: at,
                     proven: at,
                     underway: VecDeque::new(),
@@ -154,7 +154,7 @@ impl Zab {
                     synced: false,
                     comes: false,
                     snapshot: None,
-                    proof: Proof::default(),
+                    evidence: SyncEvidence::default(),
                     told: Told::default(),
                 };
                 server.links.insert(link, new);
@@ -168,14 +168,14 @@ impl Zab {
                 let Some(view) = server.links.get_mut(&link) else {
                     return;
                 };
-                view.heard = at;
+                view.received = at;
                 view.spoken = sent_at.unwrap_or(at).max(view.spoken);
                 if let PeerMessage::Leader(FromLeader::Ping { echo, .. }) = message
-                    && let Some(answered) = view.proof.echoed(*echo)
+                    && let Some(answered) = view.evidence.echoed(*echo)
                 {
                     view.proven = answered.max(view.proven);
                 }
-                if let Some(asked) = view.proof.heard(message, at) {
+                if let Some(asked) = view.evidence.received(message, at) {
                     if let PeerMessage::Learner(FromLearner::Pong { .. }) = message {
                         view.proven = asked.max(view.proven);
                     }
@@ -209,7 +209,7 @@ impl Zab {
                         let past = Past { history_status, epoch: *current, before };
                         server.promises.pasts.insert(peer, past);
                     }
-                    let held = server.mirror.issued();
+                    let held = server.disk_model.issued();
                     let own = (held.state.current_epoch, held.path.end());
                     if history_status == HistoryStatus::Complete && (*current, *last) > own {
                         server.promises.better.get_or_insert((peer, *current, *last));
@@ -286,10 +286,10 @@ impl Zab {
         let Some(server) = self.servers.get(&id).filter(|server| !server.halted) else {
             return Ok(());
         };
-        if server.mirror.durable().state.damaged {
+        if server.disk_model.durable().state.damaged {
             return Ok(());
         }
-        let end = server.mirror.kept().end();
+        let end = server.disk_model.kept().end();
         for (link, view) in server.entered() {
             let Told { acknowledged, .. } = view.told;
             checks.check(Id::L8, acknowledged >= end, || {
@@ -346,19 +346,19 @@ impl Zab {
         }
         let server = &self.servers[&id];
         let mut pasts = server.promises.pasts.clone();
-        if server.mirror.durable().state.accepted_epoch == epoch {
+        if server.disk_model.durable().state.accepted_epoch == epoch {
             pasts.insert(id, server.promises.own.clone().unwrap_or_else(|| self.past(id)));
         }
-        let nothing = server.mirror.issued().path.end() == Zxid::ZERO;
+        let nothing = server.disk_model.issued().path.end() == Zxid::ZERO;
         checks.check(Id::Z1, self.voters.may_decide(&pasts, nothing), || {
             vec![format!(
                 "server {id} leads epoch {epoch}; promised by {pasts:?}, its own disk says: {}",
-                kept(&server.mirror.durable().state)
+                kept(&server.disk_model.durable().state)
             )]
         })?;
         let better = server.promises.better;
         checks.check(Id::Z27, better.is_none(), || {
-            let end = server.mirror.issued().path.end();
+            let end = server.disk_model.issued().path.end();
             let (peer, current, last) = better.expect("there is one");
             vec![format!(
                 "server {id} begins epoch {epoch} with a history that ends at {end}; server \
@@ -372,13 +372,13 @@ impl Zab {
 
     /// What a server knows of earlier epochs, by its disk.
     fn past(&self, id: ServerId) -> Past {
-        let epoch = self.servers[&id].mirror.durable().state.current_epoch;
+        let epoch = self.servers[&id].disk_model.durable().state.current_epoch;
         Past { history_status: self.worth(id), epoch, before: self.voters_before(id) }
     }
 
     /// The history status of a server, by its disk.
     fn worth(&self, id: ServerId) -> HistoryStatus {
-        let held = self.servers[&id].mirror.durable();
+        let held = self.servers[&id].disk_model.durable();
         match (held.state.damaged, held.state.current_epoch.0 > 0) {
             (true, _) => HistoryStatus::Lost,
             (false, true) => HistoryStatus::Complete,
@@ -389,15 +389,15 @@ impl Zab {
     /// Z14, Z17: what a message vouches for is durable at its sender.
     fn is_true(&self, checks: &mut Checks, said: &Said<'_>) -> Verdict {
         let server = &self.servers[&said.by];
-        let (held, issued) = (server.mirror.durable(), server.mirror.issued());
+        let (held, issued) = (server.disk_model.durable(), server.disk_model.issued());
         let (accepted, current) = (held.state.accepted_epoch, held.state.current_epoch);
-        let kept = server.mirror.kept();
+        let kept = server.disk_model.kept();
         let end = kept.end();
         let epoch = said.to.and_then(|link| link.epoch);
         let evidence = || {
             vec![
                 said.to_string(),
-                format!("durable there: log up to {end}, {}", words::kept(&held.state)),
+                format!("durable there: log up to {end}, {}", text::kept(&held.state)),
             ]
         };
         let without = |what: String| {
@@ -413,7 +413,7 @@ impl Zab {
             said.message
         {
             let promise =
-                format!("the promise of epoch {}", words::maybe(epoch.map(|epoch| epoch.0)));
+                format!("the promise of epoch {}", text::maybe(epoch.map(|epoch| epoch.0)));
             let promised = epoch.is_some_and(|epoch| accepted >= epoch);
             checks.check(Id::Z17, promised, without(promise))?;
             checks.check(Id::Z14, epoch.is_some_and(|epoch| accepted <= epoch), evidence)?;
@@ -465,10 +465,10 @@ impl Zab {
                 ..
             } = *notification;
             let server = &self.servers[&by];
-            let (held, settled) = (server.mirror.durable(), server.mirror.is_settled());
-            let zxid = server.mirror.issued().path.end();
+            let (held, settled) = (server.disk_model.durable(), server.disk_model.is_settled());
+            let zxid = server.disk_model.issued().path.end();
             let own = Vote { epoch: held.state.current_epoch, zxid, candidate: by };
-            let durable = server.mirror.kept().end();
+            let durable = server.disk_model.kept().end();
             let evidence = || {
                 let writing = if settled { "" } else { ", more under way" };
                 vec![

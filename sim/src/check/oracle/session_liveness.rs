@@ -36,7 +36,7 @@ const CONTAINER_SLACK: Duration = Duration::from_secs(20);
 
 /// See the module.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Heard {
+pub(super) struct SessionLiveness {
     /// Per session and server: when the server last touched it, by the client or by the report of a
     /// learner.
     here: BTreeMap<(SessionId, ServerId), Instant>,
@@ -75,7 +75,7 @@ pub(super) struct Pause {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expiry {
     /// When it last touched the session.
-    pub(super) heard: Instant,
+    pub(super) received: Instant,
     /// When it last touched the session with its granted timeout.
     renewed: Instant,
     /// The least timeouts that it may use, ms: if `renewed` is after the begin of its epoch, and if
@@ -95,10 +95,10 @@ impl Expiry {
     }
 }
 
-impl Heard {
+impl SessionLiveness {
     fn note(&mut self, session: SessionId, server: ServerId, at: Instant) {
-        let heard = self.here.entry((session, server)).or_default();
-        *heard = (*heard).max(at);
+        let received = self.here.entry((session, server)).or_default();
+        *received = (*received).max(at);
     }
 
     /// The leader has created the session.
@@ -188,7 +188,7 @@ impl Heard {
             && let Some(SessionView { timeouts, .. }) = sessions.get(&session)
         {
             let expiry = Expiry {
-                heard: self.by_leader(session, leader),
+                received: self.by_leader(session, leader),
                 renewed: self.renewed.get(&(session, leader)).copied().unwrap_or_default(),
                 least_ms: [true, false].map(|renewed| timeouts.least(renewed)),
                 greatest_ms: timeouts.greatest(),
@@ -246,7 +246,7 @@ impl Oracles {
         let conns = open.iter().filter_map(|conn| self.conns.get(conn));
         let sessions = conns.filter(|conn| conn.phase == Phase::Open).map(|conn| conn.session);
         let of_all = |session: &SessionId| !self.locals.is_of(*session, id);
-        self.heard.unread = sessions.filter(of_all).collect();
+        self.liveness.unread = sessions.filter(of_all).collect();
     }
 
     /// Checks the sessions that a follower reports to its leader.
@@ -258,8 +258,8 @@ impl Oracles {
             if let PeerMessage::Learner(FromLearner::Pong { touched, .. }) = message {
                 self.has_told(id, touched)?;
             } else if let PeerMessage::Learner(FromLearner::Request { session, .. }) = message {
-                self.heard.told.insert((id, *session), self.now);
-                if let Some(owed) = self.heard.owed.get_mut(&id) {
+                self.liveness.told.insert((id, *session), self.now);
+                if let Some(owed) = self.liveness.owed.get_mut(&id) {
                     owed.remove(session);
                 }
             }
@@ -269,9 +269,9 @@ impl Oracles {
 
     fn has_told(&mut self, id: ServerId, touched: &[(SessionId, u32)]) -> Verdict {
         for (session, _) in touched {
-            self.heard.told.insert((id, *session), self.now);
+            self.liveness.told.insert((id, *session), self.now);
         }
-        for session in std::mem::take(&mut self.heard.unread) {
+        for session in std::mem::take(&mut self.liveness.unread) {
             let told = |session| touched.iter().any(|(told, _)| *told == session);
             let tells = told(session) || !self.model.is_alive(session);
             self.checks.check(Id::S3, tells, || {
@@ -282,7 +282,7 @@ impl Oracles {
                 )]
             })?;
         }
-        for (session, conn) in self.heard.owed.remove(&id).unwrap_or_default() {
+        for (session, conn) in self.liveness.owed.remove(&id).unwrap_or_default() {
             let holds = self.conns.get(&conn).is_some_and(|conn| !conn.closed);
             if !holds || !self.model.is_alive(session) {
                 continue;
@@ -301,7 +301,7 @@ impl Oracles {
     /// Since when the present leader has been running. During a pause a leader receives nothing,
     /// and then gives all sessions their full timeout again.
     fn led_since(&self) -> Instant {
-        let awake = self.heard.pauses.iter().filter(|(id, _)| self.zab.leads(**id));
+        let awake = self.liveness.pauses.iter().filter(|(id, _)| self.zab.leads(**id));
         let awake = awake.map(|(_, pause)| pause.end).max().unwrap_or_default();
         self.zab.last_established().max(awake)
     }
@@ -350,7 +350,7 @@ impl Oracles {
                 continue;
             }
             let left = view.map_or(Instant::default(), |view| view.left);
-            let silent = audit.since(self.heard.by_any(session).max(left).max(since));
+            let silent = audit.since(self.liveness.by_any(session).max(left).max(since));
             let known = self.model.session(session).map_or(0, |session| session.timeout_ms);
             let granted = view.map_or(0, SessionView::longest_ms);
             let timeout = Duration::from_millis(known.max(granted).into());
@@ -371,16 +371,17 @@ mod tests {
 
     #[test]
     fn adjacent_pauses_merge_unless_the_server_acts_between() {
-        let (id, mut heard) = (ServerId(1), Heard::default());
-        let last = |heard: &Heard| (heard.pauses[&id].begin, heard.pauses[&id].end);
-        heard.stands_still(id, Instant(10), Instant(20));
-        heard.stands_still(id, Instant(20), Instant(30));
-        assert_eq!(last(&heard), (Instant(10), Instant(30)), "it had no turn");
-        heard.acts(id, Instant(29));
-        heard.stands_still(id, Instant(30), Instant(40));
-        assert_eq!(last(&heard), (Instant(10), Instant(40)), "its turn was before the end");
-        heard.acts(id, Instant(40));
-        heard.stands_still(id, Instant(40), Instant(50));
-        assert_eq!(last(&heard), (Instant(40), Instant(50)));
+        let (id, mut liveness) = (ServerId(1), SessionLiveness::default());
+        let last =
+            |liveness: &SessionLiveness| (liveness.pauses[&id].begin, liveness.pauses[&id].end);
+        liveness.stands_still(id, Instant(10), Instant(20));
+        liveness.stands_still(id, Instant(20), Instant(30));
+        assert_eq!(last(&liveness), (Instant(10), Instant(30)), "it had no turn");
+        liveness.acts(id, Instant(29));
+        liveness.stands_still(id, Instant(30), Instant(40));
+        assert_eq!(last(&liveness), (Instant(10), Instant(40)), "its turn was before the end");
+        liveness.acts(id, Instant(40));
+        liveness.stands_still(id, Instant(40), Instant(50));
+        assert_eq!(last(&liveness), (Instant(40), Instant(50)));
     }
 }
