@@ -196,12 +196,12 @@ pub enum Observation<'a> {
         /// Open connections of the server.
         open: &'a BTreeSet<ConnId>,
     },
-    /// A server starts a new life from its disk. The result of recovery is a separate observation
-    /// (`Recovered`).
+    /// A server starts a new incarnation from its disk. The result of recovery is a separate
+    /// observation (`Recovered`).
     Started {
         /// The server.
         server: ServerId,
-        /// Its session options in this life.
+        /// Its session options in this incarnation.
         sessions: SessionOptions,
     },
     /// A server has recovered.

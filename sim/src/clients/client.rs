@@ -1,6 +1,6 @@
 //! A client of the simulated world: the real session of the client library, and a user of it.
 //!
-//! Owns the session and its calls; `conns` its connections, `lives` the beginning and end of
+//! Owns the session and its calls; `conns` its connections, `incarnations` the beginning and end of
 //! sessions, `patience` the check of its timeouts. Must not check the server: oracles read the
 //! frames on its connections.
 
@@ -33,12 +33,12 @@ pub(crate) use conns::whole_frame;
 
 use conns::Tap;
 #[cfg(test)]
-pub(crate) use lives::library_config;
+pub(crate) use incarnations::library_config;
 use memory::Memory;
 use patience::Patience;
 
 mod conns;
-mod lives;
+mod incarnations;
 mod memory;
 mod patience;
 
@@ -48,8 +48,8 @@ const PROBE_PAUSE: u64 = 20_000_000;
 /// A client.
 pub struct Client {
     id: ClientId,
-    /// Incarnation: one session per life; events of earlier lives are void.
-    life: u64,
+    /// One session per incarnation; events of earlier incarnations are void.
+    incarnation: u64,
     session: Option<Session>,
     out: Outbox,
     links: BTreeMap<LinkId, Option<ConnId>>,
@@ -66,7 +66,7 @@ pub struct Client {
     frozen_until: Instant,
     deadline_at: Option<Instant>,
     probe: Probe,
-    /// The session that the next life resumes, and the timeout that it requests, ms.
+    /// The session that the next incarnation resumes, and the timeout that it requests, ms.
     resumed: Option<((SessionId, Password), u64)>,
     absent: bool,
     /// Whether it vanishes right after it has reconnected.
@@ -95,7 +95,7 @@ enum Probe {
 }
 
 impl Client {
-    /// A client without a session; [`Client::birth`] begins one.
+    /// A client without a session; [`Client::start_session`] begins one.
     pub fn new(id: ClientId, shared: &mut Shared) -> Client {
         let seeds = shared.seeds;
         let stream = |domain| seeds.stream(domain, id.0.into());
@@ -107,7 +107,7 @@ impl Client {
         let pings_percent = if late { late_percent } else { PING_PERCENT };
         Client {
             id,
-            life: 0,
+            incarnation: 0,
             session: None,
             out: Outbox::default(),
             links: BTreeMap::new(),
@@ -163,8 +163,8 @@ impl Client {
     }
 
     /// Its incarnation.
-    pub fn life(&self) -> u64 {
-        self.life
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// The session's id and password, once a server has accepted it.
@@ -225,8 +225,8 @@ impl Client {
             return;
         }
         self.probe = Probe::Wanted;
-        let (client, life) = (self.id, self.life);
-        shared.after(0, Event::Probe { client, life });
+        let (client, incarnation) = (self.id, self.incarnation);
+        shared.after(0, Event::Probe { client, incarnation });
     }
 
     /// Whether the probe write has succeeded, or none was requested.
@@ -235,8 +235,8 @@ impl Client {
     }
 
     /// Tries the probe write until it succeeds.
-    pub fn probe(&mut self, life: u64, shared: &mut Shared) {
-        if life != self.life || self.session.is_none() {
+    pub fn probe(&mut self, incarnation: u64, shared: &mut Shared) {
+        if incarnation != self.incarnation || self.session.is_none() {
             return;
         }
         let client = self.id;
@@ -246,8 +246,8 @@ impl Client {
             let request = self.ops.probe();
             self.submit(Op::Create, request, true, shared);
         }
-        if self.probe != Probe::Done && life == self.life {
-            shared.after(PROBE_PAUSE, Event::Probe { client, life });
+        if self.probe != Probe::Done && incarnation == self.incarnation {
+            shared.after(PROBE_PAUSE, Event::Probe { client, incarnation });
         }
     }
 
@@ -260,12 +260,12 @@ impl Client {
     }
 
     /// Makes the next calls, drawn from its streams, and plans the following ones.
-    pub fn work(&mut self, life: u64, shared: &mut Shared) {
-        if life != self.life || !self.calls_freely() {
+    pub fn work(&mut self, incarnation: u64, shared: &mut Shared) {
+        if incarnation != self.incarnation || !self.calls_freely() {
             return;
         }
         let (client, options) = (self.id, &shared.options.workload);
-        let due = Due::Work { client, life };
+        let due = Due::Work { client, incarnation };
         if let Some(until) = self.still_frozen(shared.now) {
             return shared.decisions.put_off(until, due);
         }
@@ -280,20 +280,20 @@ impl Client {
             (1, self.pace.exponential(mean))
         };
         for _ in 0..count {
-            if life == self.life && self.calls.len() < shared.options.workload.depth {
+            if incarnation == self.incarnation && self.calls.len() < shared.options.workload.depth {
                 let op = self.ops.next(&shared.options.workload);
                 self.call(op, shared);
             }
         }
-        if life == self.life {
+        if incarnation == self.incarnation {
             shared.decisions.plan(Instant(shared.now.0 + gap.max(1)), due);
         }
     }
 
     /// Makes a call in response to a reply or an event. After an event it only reads: if all
     /// waiting clients wrote, their writes would trigger the next event for all.
-    pub fn go_on(&mut self, life: u64, reads: bool, shared: &mut Shared) {
-        if life == self.life && self.has_time(shared) {
+    pub fn go_on(&mut self, incarnation: u64, reads: bool, shared: &mut Shared) {
+        if incarnation == self.incarnation && self.has_time(shared) {
             let options = &shared.options.workload;
             let op = if reads { self.ops.next_read(options) } else { Some(self.ops.next(options)) };
             if let Some(op) = op {
@@ -368,9 +368,9 @@ impl Client {
         let choices = self.ops.recorded();
         shared.decisions.begin();
         shared.tell(|| request.to_string());
-        let life = self.life;
+        let incarnation = self.incarnation;
         for (op, request) in self.ops.take_before().into_iter().chain([(op, request)]) {
-            if life == self.life && self.session.is_some() {
+            if incarnation == self.incarnation && self.session.is_some() {
                 self.submit(op, request, false, shared);
             }
         }
@@ -398,9 +398,9 @@ impl Client {
     }
 
     /// The session's timer fires. Bytes that have arrived already are processed first.
-    pub fn deadline(&mut self, life: u64, shared: &mut Shared) {
+    pub fn deadline(&mut self, incarnation: u64, shared: &mut Shared) {
         let due = self.deadline_at.is_some_and(|planned| planned <= shared.now);
-        if life != self.life || !due {
+        if incarnation != self.incarnation || !due {
             return;
         }
         self.deadline_at = None;
@@ -423,15 +423,15 @@ impl Client {
         if let Err(panic) = guard::catch(|| session.step(now, input, out)) {
             return shared.panicked("Session::step", &panic);
         }
-        let life = self.life;
+        let incarnation = self.incarnation;
         for effect in std::mem::take(&mut self.out.effects) {
             // A fading client dies upon connecting, and the remaining effects are void (seed
             // 0x8a000087 of session).
-            if life == self.life {
+            if incarnation == self.incarnation {
                 self.carry_out(effect, shared);
             }
         }
-        if life == self.life {
+        if incarnation == self.incarnation {
             self.check_loss(shared);
             self.plan(shared);
         }
@@ -447,7 +447,7 @@ impl Client {
         let at = at.max(shared.now);
         if self.deadline_at.is_none_or(|planned| at < planned) {
             self.deadline_at = Some(at);
-            shared.at(at, Event::ClientDeadline { client: self.id, life: self.life });
+            shared.at(at, Event::ClientDeadline { client: self.id, incarnation: self.incarnation });
         }
     }
 
@@ -457,8 +457,8 @@ impl Client {
                 self.links.insert(link, None);
                 let server = ServerId(server as u64 + 1);
                 let after = shared.options.link.draw(&mut self.rng);
-                let (client, life) = (self.id, self.life);
-                shared.after(after, Event::Dial { client, life, link, server });
+                let (client, incarnation) = (self.id, self.incarnation);
+                shared.after(after, Event::Dial { client, incarnation, link, server });
             }
             Effect::Send { link, bytes } => self.send(link, bytes, shared),
             Effect::HangUp { link } => {
@@ -541,9 +541,9 @@ impl Client {
     fn heard(&mut self, reads: bool, shared: &mut Shared) {
         let one_in = shared.options.workload.eager_one_in;
         if one_in > 0 && self.pace.chance(1, one_in) {
-            let (client, life) = (self.id, self.life);
+            let (client, incarnation) = (self.id, self.incarnation);
             let at = Instant(shared.now.0 + 1);
-            shared.decisions.plan(at, Due::GoOn { client, life, reads });
+            shared.decisions.plan(at, Due::GoOn { client, incarnation, reads });
         }
     }
 

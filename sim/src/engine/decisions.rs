@@ -20,11 +20,11 @@ use crate::replay::schedule::{Act, Step};
 pub enum Due {
     /// A fault is injected with random choices.
     Inject(Fault),
-    /// A client makes its next random calls. Void once that life is over.
-    Work { client: ClientId, life: u64 },
+    /// A client makes its next random calls. Void once that incarnation is over.
+    Work { client: ClientId, incarnation: u64 },
     /// A client makes a call in response to a reply or an event; only a read if `reads`. Void once
-    /// that life is over.
-    GoOn { client: ClientId, life: u64, reads: bool },
+    /// that incarnation is over.
+    GoOn { client: ClientId, incarnation: u64, reads: bool },
     /// A deposed leader that does not know it until `until` receives a request.
     Load { server: ServerId, until: Instant },
     /// The step of the schedule with this index.

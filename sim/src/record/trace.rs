@@ -31,7 +31,7 @@ pub enum Kind {
     /// A fault is injected or ends.
     Fault = 7,
     /// A server starts, recovers, stops.
-    Life = 8,
+    Process = 8,
     /// A client calls, or gets its result.
     Call = 9,
     /// A phase begins.
@@ -58,7 +58,7 @@ impl View {
     fn holds(self, stamp: &Stamp) -> bool {
         let wanted = match stamp.kind {
             Kind::Fault | Kind::Phase => true,
-            Kind::Step | Kind::Disk | Kind::Completion | Kind::Life => {
+            Kind::Step | Kind::Disk | Kind::Completion | Kind::Process => {
                 self.wants(ServerId(stamp.ends.0))
             }
             Kind::Conn | Kind::Send | Kind::Receive | Kind::Call => self.nodes == 0,
@@ -170,7 +170,7 @@ impl Trace {
                 Kind::Send | Kind::Receive => detail.bytes,
                 Kind::Disk | Kind::Completion => detail.disk,
                 Kind::Conn | Kind::Step | Kind::Call => detail.messages,
-                Kind::Fault | Kind::Life | Kind::Phase => true,
+                Kind::Fault | Kind::Process | Kind::Phase => true,
             },
             TraceSink::Keep(from, to) => (from..=to).contains(&self.events),
         };
@@ -261,7 +261,7 @@ impl fmt::Display for Kind {
             Kind::Disk => "disk",
             Kind::Completion => "done",
             Kind::Fault => "fault",
-            Kind::Life => "life",
+            Kind::Process => "process",
             Kind::Call => "call",
             Kind::Phase => "phase",
         };

@@ -64,7 +64,7 @@ impl World {
         self.growth = Growth::Begun;
         let shared = &mut self.shared;
         let voters: Vec<ServerId> = self.nodes.keys().copied().collect();
-        shared.note(Kind::Life, (0, 0), b"grow", || {
+        shared.note(Kind::Process, (0, 0), b"grow", || {
             format!("the ensemble grows to {} servers", voters.len())
         });
         let (old, new): (Vec<ServerId>, Vec<ServerId>) =

@@ -214,12 +214,12 @@ impl World {
     /// `None`: the power fails.
     fn end_server(&mut self, server: ServerId, how: Option<Crash>) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
-        let (running, life) = (node.is_running(), node.life());
+        let (running, incarnation) = (node.is_running(), node.incarnation());
         let how = how.unwrap_or_else(|| node.power(shared));
         if running {
             shared.hit(Hit::Server(server), None);
         }
-        self.crash(server, life, how);
+        self.crash(server, incarnation, how);
         running
     }
 
@@ -265,35 +265,35 @@ impl World {
     }
 
     /// A crash during recovery, unless the world has been healed since it was drawn.
-    pub(super) fn cut_recovery(&mut self, server: ServerId, life: u64, how: Crash) {
-        if self.shared.is_faulty() && life == self.nodes[&server].life() {
+    pub(super) fn cut_recovery(&mut self, server: ServerId, incarnation: u64, how: Crash) {
+        if self.shared.is_faulty() && incarnation == self.nodes[&server].incarnation() {
             let (shared, fault) = (&mut self.shared, Fault::NodeCrashInRecovery);
             shared.counters.fault(fault);
             shared.injections.late(shared.now, fault, Hit::Server(server));
-            self.crash(server, life, how);
+            self.crash(server, incarnation, how);
         }
     }
 
     /// A server crashes, and starts again some time later.
-    pub(super) fn crash(&mut self, server: ServerId, life: u64, how: Crash) {
-        self.let_end(server, life, Some(how));
+    pub(super) fn crash(&mut self, server: ServerId, incarnation: u64, how: Crash) {
+        self.let_end(server, incarnation, Some(how));
     }
 
     /// A server stops gracefully, and starts again some time later.
     pub(super) fn stop_server(&mut self, server: ServerId) -> bool {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
-        let (up, life) = (node.is_up(), node.life());
+        let (up, incarnation) = (node.is_up(), node.incarnation());
         if up {
             shared.hit(Hit::Server(server), None);
-            self.let_end(server, life, None);
+            self.let_end(server, incarnation, None);
         }
         up
     }
 
     /// `None`: the server stops gracefully.
-    pub(super) fn let_end(&mut self, server: ServerId, life: u64, how: Option<Crash>) {
+    pub(super) fn let_end(&mut self, server: ServerId, incarnation: u64, how: Option<Crash>) {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
-        if life != node.life() || !node.is_running() {
+        if incarnation != node.incarnation() || !node.is_running() {
             return;
         }
         // The fault's stream decides; without a fault, the server's own stream does.

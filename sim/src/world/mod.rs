@@ -328,7 +328,7 @@ impl World {
         self.clients.insert(id, Client::new(id, &mut self.shared));
         // Clients start after the servers, which start within [`STAGGER`].
         let after = start.range(50_000_000, 250_000_000);
-        self.shared.after(after, Event::Birth { client: id, life: 0 });
+        self.shared.after(after, Event::SessionStart { client: id, incarnation: 0 });
     }
 
     /// Processes events up to `until` or up to a fork. Returns whether the run may go on.
@@ -381,14 +381,14 @@ impl World {
         match due {
             Due::Inject(fault) => self.inject(fault),
             Due::Load { server, until } => self.load(server, until),
-            Due::Work { client, life } => {
+            Due::Work { client, incarnation } => {
                 if let Some(state) = self.clients.get_mut(&client) {
-                    state.work(life, &mut self.shared);
+                    state.work(incarnation, &mut self.shared);
                 }
             }
-            Due::GoOn { client, life, reads } => {
+            Due::GoOn { client, incarnation, reads } => {
                 if let Some(state) = self.clients.get_mut(&client) {
-                    state.go_on(life, reads, &mut self.shared);
+                    state.go_on(incarnation, reads, &mut self.shared);
                 }
             }
             Due::Scripted(index) => {
@@ -414,29 +414,29 @@ impl World {
         let shared = &mut self.shared;
         match event {
             Event::Arrival(arrival) => self.arrive(arrival),
-            Event::Wake { server, life } => {
+            Event::Wake { server, incarnation } => {
                 let (node, shared) = self.node(server);
-                node.wake(life, shared);
+                node.wake(incarnation, shared);
             }
-            Event::Deadline { server, life } => {
+            Event::Deadline { server, incarnation } => {
                 let (node, shared) = self.node(server);
-                node.deadline(life, shared);
+                node.deadline(incarnation, shared);
             }
-            Event::LaneDone { server, life, lane } => {
+            Event::LaneDone { server, incarnation, lane } => {
                 let (node, shared) = self.node(server);
-                node.lane_done(life, lane, shared);
+                node.lane_done(incarnation, lane, shared);
             }
-            Event::Quiet { server, life } => {
+            Event::Quiet { server, incarnation } => {
                 let (node, shared) = self.node(server);
-                node.log_is_quiet(life, shared);
+                node.log_is_quiet(incarnation, shared);
             }
-            Event::Look { server, life } => {
+            Event::Look { server, incarnation } => {
                 let (node, shared) = self.node(server);
-                node.look(life, shared);
+                node.look(incarnation, shared);
             }
-            Event::Recovered { server, life } => {
+            Event::Recovered { server, incarnation } => {
                 let (node, shared) = self.node(server);
-                node.recovered(life, shared);
+                node.recovered(incarnation, shared);
             }
             Event::Start { server } => {
                 if !self.is_gone(server) {
@@ -445,27 +445,31 @@ impl World {
                 }
             }
             Event::Grow => self.grow(),
-            Event::Crash { server, life, how } => self.crash(server, life, how),
-            Event::CrashInRecovery { server, life, how } => self.cut_recovery(server, life, how),
+            Event::Crash { server, incarnation, how } => self.crash(server, incarnation, how),
+            Event::CrashInRecovery { server, incarnation, how } => {
+                self.cut_recovery(server, incarnation, how)
+            }
             Event::Relief { server } => self.relieve(server),
-            Event::Dial { client, life, link, server } => {
+            Event::Dial { client, incarnation, link, server } => {
                 let (conn, after) = self.dial(client, server);
-                let answer = Event::Dialled { client, life, link, conn, server };
+                let answer = Event::Dialled { client, incarnation, link, conn, server };
                 self.shared.after(after, answer);
             }
-            Event::Dialled { client, life, link, conn, server } => {
+            Event::Dialled { client, incarnation, link, conn, server } => {
                 let Some(state) = self.clients.get_mut(&client) else {
                     return;
                 };
                 if let Some(until) = state.still_frozen(shared.now) {
                     return shared.at(until, event);
                 }
-                state.dialled(life, link, conn, server, shared);
+                state.dialled(incarnation, link, conn, server, shared);
             }
-            Event::PeerDial { from, life, conn, to } => self.dial_peer(from, life, conn, to),
-            Event::PeerDialled { from, life, conn, to, stands } => {
+            Event::PeerDial { from, incarnation, conn, to } => {
+                self.dial_peer(from, incarnation, conn, to)
+            }
+            Event::PeerDialled { from, incarnation, conn, to, stands } => {
                 let (node, shared) = self.node(from);
-                if !node.dialled(life, conn, to, stands, shared) && stands {
+                if !node.dialled(incarnation, conn, to, stands, shared) && stands {
                     shared.net.abandon(shared.now, conn, End::Dialler, None);
                     shared.schedule_arrivals();
                 }
@@ -476,23 +480,23 @@ impl World {
                     node.notified((from, what, sent), shared);
                 }
             }
-            Event::ClientDeadline { client, life } => {
+            Event::ClientDeadline { client, incarnation } => {
                 let Some(state) = self.clients.get_mut(&client) else {
                     return;
                 };
                 if let Some(until) = state.still_frozen(shared.now) {
                     return shared.at(until, event);
                 }
-                state.deadline(life, shared);
+                state.deadline(incarnation, shared);
             }
-            Event::Probe { client, life } => {
+            Event::Probe { client, incarnation } => {
                 if let Some(state) = self.clients.get_mut(&client) {
-                    state.probe(life, shared);
+                    state.probe(incarnation, shared);
                 }
             }
-            Event::Birth { client, life } => {
+            Event::SessionStart { client, incarnation } => {
                 if let Some(state) = self.clients.get_mut(&client) {
-                    state.birth(life, shared);
+                    state.start_session(incarnation, shared);
                 }
             }
             Event::BadPeerCloses { conn } => self.end_bad_peer(conn),
@@ -551,16 +555,16 @@ impl World {
     }
 
     /// A server's attempt to open a link reaches the other server, if it can.
-    fn dial_peer(&mut self, from: ServerId, life: u64, conn: ConnId, to: ServerId) {
+    fn dial_peer(&mut self, from: ServerId, incarnation: u64, conn: ConnId, to: ServerId) {
         let (node, _) = self.node(from);
-        if node.life() != life || !node.is_up() {
+        if node.incarnation() != incarnation || !node.is_up() {
             return;
         }
         let parties = [Party::Server(from), Party::Server(to)];
         let mut attempt = self.shared.net.attempt(self.shared.seeds, parties);
         let after = attempt.takes(self.shared.options.peers.link);
         if self.is_usurped(from, to, conn) {
-            let answer = Event::PeerDialled { from, life, conn, to, stands: true };
+            let answer = Event::PeerDialled { from, incarnation, conn, to, stands: true };
             return self.shared.after(after, answer);
         }
         let answered = if self.shared.reach.connects(self.shared.now, from, to) {
@@ -576,7 +580,7 @@ impl World {
         }
         let silent = answered.is_none();
         let after = if silent { shared.options.peers.dial_timeout_ms * 1_000_000 } else { after };
-        shared.after(after, Event::PeerDialled { from, life, conn, to, stands });
+        shared.after(after, Event::PeerDialled { from, incarnation, conn, to, stands });
     }
 
     /// A client's connection attempt. Returns the connection if it succeeds, and the time until the

@@ -28,50 +28,56 @@ use crate::record::timeline::{Hit, Injections, Lines, Place, Timeline};
 use crate::record::trace::{Kind, Stamp, Trace, plain};
 use crate::world::options::Options;
 
-/// A future event. An event that names a `life` (incarnation) is void once that life is over.
+/// A future event. An event that names an `incarnation` is void once that incarnation is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "fields are called after what they name")]
 pub enum Event {
     /// Bytes or a close arrive at one end of a connection.
     Arrival(Arrival),
     /// A server's process is scheduled.
-    Wake { server: ServerId, life: u64 },
+    Wake { server: ServerId, incarnation: u64 },
     /// A server's timer fires.
-    Deadline { server: ServerId, life: u64 },
+    Deadline { server: ServerId, incarnation: u64 },
     /// A worker thread of a server's disk has finished its job.
-    LaneDone { server: ServerId, life: u64, lane: Lane },
+    LaneDone { server: ServerId, incarnation: u64, lane: Lane },
     /// A server's log may have been idle long enough to count as quiet.
-    Quiet { server: ServerId, life: u64 },
+    Quiet { server: ServerId, incarnation: u64 },
     /// Samples what a power failure would leave on a server's disk at this moment.
-    Look { server: ServerId, life: u64 },
+    Look { server: ServerId, incarnation: u64 },
     /// A server has finished reading its disk.
-    Recovered { server: ServerId, life: u64 },
+    Recovered { server: ServerId, incarnation: u64 },
     /// A server's process starts.
     Start { server: ServerId },
     /// The ensemble grows.
     Grow,
     /// A server's process or machine crashes.
-    Crash { server: ServerId, life: u64, how: Crash },
+    Crash { server: ServerId, incarnation: u64, how: Crash },
     /// A crash during recovery; void if the world has been healed meanwhile.
-    CrashInRecovery { server: ServerId, life: u64, how: Crash },
+    CrashInRecovery { server: ServerId, incarnation: u64, how: Crash },
     /// The end of a slow period of a server.
     Relief { server: ServerId },
     /// A client's connection attempt reaches the server.
-    Dial { client: ClientId, life: u64, link: LinkId, server: ServerId },
+    Dial { client: ClientId, incarnation: u64, link: LinkId, server: ServerId },
     /// The client learns the result of its connection attempt.
-    Dialled { client: ClientId, life: u64, link: LinkId, conn: Option<ConnId>, server: ServerId },
+    Dialled {
+        client: ClientId,
+        incarnation: u64,
+        link: LinkId,
+        conn: Option<ConnId>,
+        server: ServerId,
+    },
     /// A server's attempt to open a quorum link reaches the other server.
-    PeerDial { from: ServerId, life: u64, conn: ConnId, to: ServerId },
+    PeerDial { from: ServerId, incarnation: u64, conn: ConnId, to: ServerId },
     /// The server learns the result of its attempt.
-    PeerDialled { from: ServerId, life: u64, conn: ConnId, to: ServerId, stands: bool },
+    PeerDialled { from: ServerId, incarnation: u64, conn: ConnId, to: ServerId, stands: bool },
     /// An election notification arrives, unless a partition is in its way.
     Notified { from: ServerId, to: ServerId, what: Notification, sent: Instant },
     /// A client's timer fires.
-    ClientDeadline { client: ClientId, life: u64 },
+    ClientDeadline { client: ClientId, incarnation: u64 },
     /// A client checks whether a new write succeeds.
-    Probe { client: ClientId, life: u64 },
+    Probe { client: ClientId, incarnation: u64 },
     /// A client without a session begins a new one.
-    Birth { client: ClientId, life: u64 },
+    SessionStart { client: ClientId, incarnation: u64 },
     /// A bad client (a client that violates the protocol) connects or disconnects.
     BadClient { conn: ConnId, server: ServerId },
     /// A bad peer (no server, no client) closes its connection to a server.
@@ -152,7 +158,7 @@ impl Shared {
         text: impl FnOnce() -> String,
     ) {
         let stamp = Stamp { at: self.now, kind, ends };
-        let heard = self.decisions.listens() && matches!(kind, Kind::Fault | Kind::Life);
+        let heard = self.decisions.listens() && matches!(kind, Kind::Fault | Kind::Process);
         if !heard && self.timeline.is_none() && self.lines.is_none() {
             return self.trace.event(stamp, payload, || plain::event(&text(), &self.net));
         }

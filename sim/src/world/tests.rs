@@ -33,8 +33,8 @@ fn settled_world(servers: u32) -> World {
 impl World {
     /// Crashes a server now.
     fn end(&mut self, server: ServerId, how: Crash) {
-        let life = self.nodes[&server].life();
-        self.crash(server, life, how);
+        let incarnation = self.nodes[&server].incarnation();
+        self.crash(server, incarnation, how);
     }
 }
 
@@ -62,9 +62,9 @@ fn applied(world: &World, server: ServerId) -> Zxid {
 
 /// How long the dialler waits for the result of a link attempt, ns, and whether the link was made.
 fn attempt(world: &mut World, from: ServerId, to: ServerId) -> (u64, bool) {
-    let (life, conn) = (world.nodes[&from].life(), world.shared.net.allocate());
+    let (incarnation, conn) = (world.nodes[&from].incarnation(), world.shared.net.allocate());
     let asked = world.shared.now;
-    world.dial_peer(from, life, conn, to);
+    world.dial_peer(from, incarnation, conn, to);
     while let Some((at, event)) = world.shared.queue.pop() {
         if let Event::PeerDialled { conn: of, stands, .. } = event
             && of == conn

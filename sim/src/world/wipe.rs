@@ -50,8 +50,8 @@ impl World {
     fn end_if_spared(&mut self, server: ServerId, how: Option<Crash>) -> bool {
         let spared = self.can_spare(server);
         if spared {
-            let life = self.nodes[&server].life();
-            self.let_end(server, life, how);
+            let incarnation = self.nodes[&server].incarnation();
+            self.let_end(server, incarnation, how);
         }
         spared
     }

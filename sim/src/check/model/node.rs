@@ -156,9 +156,9 @@ impl PathHistory {
             self.by_age.insert(self.moves.len());
             None
         } else {
-            let birth = self.children.remove(&name).expect("who goes has come");
-            self.by_age.remove(&birth);
-            Some(birth)
+            let creation = self.children.remove(&name).expect("who goes has come");
+            self.by_age.remove(&creation);
+            Some(creation)
         };
         self.moves.push(Move { zxid, name, went });
     }
@@ -169,15 +169,15 @@ impl PathHistory {
     pub(super) fn children_at(&self, zxid: Zxid) -> impl Iterator<Item = &str> {
         let later = self.moves.partition_point(|each| each.zxid <= zxid);
         let gone_since = self.moves[later..].iter().filter_map(|each| each.went);
-        let gone_since: BTreeSet<usize> = gone_since.filter(|birth| *birth < later).collect();
+        let gone_since: BTreeSet<usize> = gone_since.filter(|creation| *creation < later).collect();
         let mut staying = self.by_age.range(..later).copied().peekable();
         let mut gone_since = gone_since.into_iter().peekable();
-        let births = std::iter::from_fn(move || match (staying.peek(), gone_since.peek()) {
+        let creations = std::iter::from_fn(move || match (staying.peek(), gone_since.peek()) {
             (Some(stays), Some(gone)) if gone < stays => gone_since.next(),
             (Some(_), _) => staying.next(),
             (None, _) => gone_since.next(),
         });
-        births.map(|birth| &*self.moves[birth].name)
+        creations.map(|creation| &*self.moves[creation].name)
     }
 
     pub(super) fn fired(&mut self, firing: Arc<Firing>) {

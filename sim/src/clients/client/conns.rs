@@ -28,13 +28,13 @@ impl Client {
     /// The result of a connection attempt.
     pub fn dialled(
         &mut self,
-        life: u64,
+        incarnation: u64,
         link: LinkId,
         conn: Option<ConnId>,
         server: ServerId,
         shared: &mut Shared,
     ) {
-        let wanted = life == self.life && self.links.contains_key(&link);
+        let wanted = incarnation == self.incarnation && self.links.contains_key(&link);
         let Some(conn) = conn else {
             if wanted {
                 self.links.remove(&link);
@@ -102,11 +102,11 @@ impl Client {
                 // Bytes behind the cut are lost.
                 let bytes = if cut { bytes.slice(..bytes.len() - tap.read.len()) } else { bytes };
                 let bytes = tap.lengthen(bytes, self.pings_percent);
-                let (life, before) = (self.life, self.events);
+                let (incarnation, before) = (self.incarnation, self.events);
                 self.step(Input::Received { link, bytes }, shared);
                 // The library delivers nothing more once the session or the connection is closed.
                 let knows = self.conns.get(&conn).is_some_and(|tap| !tap.resumed);
-                if life == self.life && knows {
+                if incarnation == self.incarnation && knows {
                     let told = self.events - before;
                     let all = (told == due).then_some(()).ok_or_else(|| {
                         format!("client {}: of {due} events {told} are passed on", self.id.0)

@@ -25,7 +25,7 @@ pub fn is_snapshot(name: &str) -> bool {
 impl Node {
     pub(super) fn count_losses(&self, losses: &Losses, shared: &mut Shared) {
         let bytes = losses.fields().map(|(_, count)| count.to_le_bytes());
-        shared.note(Kind::Life, (self.id.0, self.life), bytes.as_flattened(), || {
+        shared.note(Kind::Process, (self.id.0, self.incarnation), bytes.as_flattened(), || {
             let taken = losses.fields().into_iter().filter(|(_, count)| *count > 0);
             let taken: Vec<String> = taken.map(|(what, count)| format!("{count} {what}")).collect();
             let told = if taken.is_empty() { "all kept".to_owned() } else { taken.join(", ") };
@@ -45,7 +45,9 @@ impl Node {
     pub fn wipe(&mut self, shared: &mut Shared) {
         assert!(!self.is_running(), "the disk of a running server is not taken away");
         let id = self.id;
-        shared.note(Kind::Life, (id.0, self.life), b"wipe", || format!("s{id} has an empty disk"));
+        shared.note(Kind::Process, (id.0, self.incarnation), b"wipe", || {
+            format!("s{id} has an empty disk")
+        });
         self.disk.borrow_mut().wipe();
         self.bit_rot = BitRot::No;
         self.damaged_files.clear();
@@ -62,7 +64,7 @@ impl Node {
         self.bit_rot = if damage.under_this_boot { BitRot::UnderThisBoot } else { BitRot::Perhaps };
         self.damaged_files.push(damage.file);
         let (id, what) = (self.id, damage.what);
-        shared.note(Kind::Life, (id.0, self.life), b"rot", || format!("s{id}: {what}"));
+        shared.note(Kind::Process, (id.0, self.incarnation), b"rot", || format!("s{id}: {what}"));
         true
     }
 
@@ -163,8 +165,8 @@ impl Node {
     }
 
     /// Looks at ground truth in the middle of what a worker does.
-    pub fn look(&mut self, life: u64, shared: &mut Shared) {
-        if life == self.life {
+    pub fn look(&mut self, incarnation: u64, shared: &mut Shared) {
+        if incarnation == self.incarnation {
             self.examine(shared);
         }
     }

@@ -62,7 +62,7 @@ impl Node {
         }
         self.examine(shared);
         let id = self.id;
-        shared.note(Kind::Life, (id.0, self.life), b"crash", || match how {
+        shared.note(Kind::Process, (id.0, self.incarnation), b"crash", || match how {
             Crash::Kill => format!("s{id} is killed"),
             Crash::Power { .. } => format!("s{id} loses power"),
         });

@@ -19,7 +19,7 @@ use crate::world::shared::{Event, Shared};
 /// All of them.
 pub(super) struct Lanes {
     server: ServerId,
-    life: u64,
+    incarnation: u64,
     log: LogLane<SimFs>,
     snapshots: SnapshotLane<SimFs>,
     reader: ReaderLane<SimFs>,
@@ -58,7 +58,7 @@ impl Lanes {
     /// The workers of a store that has just been opened.
     pub(super) fn new(
         server: ServerId,
-        life: u64,
+        incarnation: u64,
         opened: Opened<SimFs>,
         [looks, pauses]: [Rng; 2],
         quiet: u64,
@@ -66,7 +66,7 @@ impl Lanes {
         let Opened { log, snapshots, reader, .. } = opened;
         Lanes {
             server,
-            life,
+            incarnation,
             log,
             snapshots,
             reader,
@@ -139,7 +139,10 @@ impl Lanes {
                     None
                 }
             });
-            shared.at(end, Event::LaneDone { server: self.server, life: self.life, lane });
+            shared.at(
+                end,
+                Event::LaneDone { server: self.server, incarnation: self.incarnation, lane },
+            );
             ends = ends.max(end);
             self.busy_until = self.busy_until.max(end);
         }
@@ -170,7 +173,7 @@ impl Lanes {
         for _ in 0..looks {
             let span = *self.looks.pick(&spans);
             let at = Instant(self.looks.range(span.begin.0, span.end.0));
-            shared.at(at, Event::Look { server: self.server, life: self.life });
+            shared.at(at, Event::Look { server: self.server, incarnation: self.incarnation });
         }
     }
 
@@ -216,7 +219,7 @@ impl Lanes {
     fn plan_quiet(&mut self, shared: &mut Shared) {
         if !std::mem::replace(&mut self.looks_for_quiet, true) {
             let at = Instant(self.last_batch.0 + self.quiet).max(shared.now);
-            shared.at(at, Event::Quiet { server: self.server, life: self.life });
+            shared.at(at, Event::Quiet { server: self.server, incarnation: self.incarnation });
         }
     }
 
@@ -236,8 +239,8 @@ impl Lanes {
         self.outcome[index] = Some(outcome);
         self.recorded = Recorded::UnderWay;
         self.busy_until = self.busy_until.max(end);
-        let (server, life) = (self.server, self.life);
-        shared.at(end, Event::LaneDone { server, life, lane: Lane::Log });
+        let (server, incarnation) = (self.server, self.incarnation);
+        shared.at(end, Event::LaneDone { server, incarnation, lane: Lane::Log });
     }
 
     /// Records where the log ends, from then on. Gives what the worker says, and when it has

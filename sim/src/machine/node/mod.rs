@@ -61,7 +61,7 @@ pub struct Node {
     alone: Config,
     store: storage_fs::Options,
     disk: Rc<RefCell<Disk>>,
-    life: u64,
+    incarnation: u64,
     phase: Phase,
     /// What the process before had promised, durably or not.
     promised: Epoch,
@@ -130,7 +130,7 @@ impl Node {
             alone: Options { servers: 1, ..shared.options.clone() }.config(ServerId(1)),
             store,
             disk: Rc::new(RefCell::new(disk)),
-            life: 0,
+            incarnation: 0,
             phase: Phase::Down,
             promised: Epoch(0),
             clock: Clock::new(shared.now, 0, 0, 0),
@@ -160,8 +160,8 @@ impl Node {
     }
 
     /// Number of the process; what was meant for an earlier one is void.
-    pub fn life(&self) -> u64 {
-        self.life
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// Is there a process, recovering or up?
@@ -184,7 +184,7 @@ impl Node {
         self.process().map(|process| process.server().status())
     }
 
-    /// What its server was told in its last life: not all are told the same.
+    /// What its server was told in its last incarnation: not all are told the same.
     pub fn limits(&self) -> &Limits {
         &self.config.limits
     }
@@ -231,11 +231,11 @@ impl Node {
         if self.is_running() || !self.member {
             return;
         }
-        self.life += 1;
+        self.incarnation += 1;
         self.dark = false;
         self.doomed = false;
         shared.counters.counts.boots += 1;
-        let mut clock = shared.seeds.stream("clock", self.id.0 << 32 | self.life);
+        let mut clock = shared.seeds.stream("clock", self.id.0 << 32 | self.incarnation);
         let origin = clock.below(1 << 40);
         let drift = if shared.options.faults.has(Fault::NodeDrift) {
             i64::try_from(clock.below(201)).expect("small") - 100
@@ -244,16 +244,16 @@ impl Node {
         };
         shared.counters.faults[Fault::NodeDrift as usize] += u64::from(drift != 0);
         self.clock = Clock::new(shared.now, origin, drift, self.clock.wall_offset());
-        let (id, life) = (self.id, self.life);
+        let (id, incarnation) = (self.id, self.incarnation);
         let one_in = shared.options.retold_one_in;
-        let mut told = shared.seeds.stream("node/settings", id.0 << 32 | life);
-        let changed = if life > 1 && one_in > 0 && told.chance(1, one_in) {
+        let mut told = shared.seeds.stream("node/settings", id.0 << 32 | incarnation);
+        let changed = if incarnation > 1 && one_in > 0 && told.chance(1, one_in) {
             retold::draw(&mut self.config, &mut self.store, &shared.options.server, &mut told)
         } else {
             String::new()
         };
-        shared.note(Kind::Life, (id.0, life), b"start", || {
-            format!("s{id} starts, life {life}{changed}")
+        shared.note(Kind::Process, (id.0, incarnation), b"start", || {
+            format!("s{id} starts, incarnation {incarnation}{changed}")
         });
         shared.observe(Observation::Started { server: id, sessions: self.config.sessions });
         if self.bit_rot == BitRot::Found {
@@ -270,7 +270,7 @@ impl Node {
         let opened = opened.unwrap_or_else(Err);
         self.phase = Phase::Recovering(Box::new(Booting(opened)));
         let ready = Instant(ends.0 + STARTUP);
-        shared.at(ready, Event::Recovered { server: id, life });
+        shared.at(ready, Event::Recovered { server: id, incarnation });
     }
 
     /// The outer error is a panic, the inner one what the store says.
@@ -295,15 +295,16 @@ impl Node {
         let span = *self.rng.pick(&spans);
         let at = Instant(self.rng.range(span.begin.0, span.end.0));
         let how = self.draw_crash(shared);
-        shared.at(at, Event::CrashInRecovery { server: self.id, life: self.life, how });
+        shared
+            .at(at, Event::CrashInRecovery { server: self.id, incarnation: self.incarnation, how });
     }
 
     /// Recovery is over: the server begins to work.
-    pub fn recovered(&mut self, life: u64, shared: &mut Shared) {
+    pub fn recovered(&mut self, incarnation: u64, shared: &mut Shared) {
         let Phase::Recovering(booting) = &mut self.phase else {
             return;
         };
-        if life != self.life {
+        if incarnation != self.incarnation {
             return;
         }
         let opened = std::mem::replace(&mut booting.0, Err(String::new()));
@@ -319,7 +320,7 @@ impl Node {
         }
         self.bit_rot = BitRot::No;
         self.damaged_files.clear();
-        let (id, life) = (self.id, self.life);
+        let (id, incarnation) = (self.id, self.incarnation);
         let recovered = std::mem::take(&mut opened.recovered);
         let notes = std::mem::take(&mut opened.notes);
         let last = truth::last_of(&recovered);
@@ -328,7 +329,7 @@ impl Node {
         }
         let state = recovered.state.clone();
         let told = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
-        shared.note(Kind::Life, (id.0, life), told.as_bytes(), || {
+        shared.note(Kind::Process, (id.0, incarnation), told.as_bytes(), || {
             let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
             format!(
                 "s{id} recovered: log ends at {last}, promised epoch {}, history of epoch {}, \
@@ -347,17 +348,17 @@ impl Node {
         }
         shared.observe(Observation::Recovered { server: id, state, last });
         let replayed: Vec<Zxid> = recovered.entries.iter().map(|entry| entry.zxid).collect();
-        let seed = shared.seeds.stream("core", id.0 << 32 | life).word();
+        let seed = shared.seeds.stream("core", id.0 << 32 | incarnation).word();
         let config = self.config.clone();
         match guard::catch(|| Server::recover(config, seed, recovered)) {
             Ok(Ok(server)) => {
-                let looks = shared.seeds.stream("looks", id.0 << 32 | life);
-                let pauses = shared.seeds.stream("pauses", id.0 << 32 | life);
-                let mut quiet = shared.seeds.stream("quiet", id.0 << 32 | life);
+                let looks = shared.seeds.stream("looks", id.0 << 32 | incarnation);
+                let pauses = shared.seeds.stream("pauses", id.0 << 32 | incarnation);
+                let mut quiet = shared.seeds.stream("quiet", id.0 << 32 | incarnation);
                 let quiet = quiet.magnitude(20, QUIET_MS) * 1_000_000;
-                let lanes = Lanes::new(id, life, opened, [looks, pauses], quiet);
-                let odd = shared.seeds.stream("buggify", id.0 << 32 | life);
-                let seed = shared.seeds.stream("node/throttle", id.0 << 32 | life).word();
+                let lanes = Lanes::new(id, incarnation, opened, [looks, pauses], quiet);
+                let odd = shared.seeds.stream("buggify", id.0 << 32 | incarnation);
+                let seed = shared.seeds.stream("node/throttle", id.0 << 32 | incarnation).word();
                 let now = self.clock.read(shared.now).mono;
                 let limits = shared.options.server.client_limits();
                 let gate = Gate::new(&limits.throttle, now);
@@ -365,8 +366,15 @@ impl Node {
                     (Arc::new(self.config.clone()), shared.options.server.turn_limits());
                 let peers = shared.options.driver_peers(server.ensemble_id());
                 let driver = Driver::new(config, limits, peers, turn, seed, now);
-                let mut process =
-                    Process::new(&self.config, life, server, (driver, gate), lanes, replayed, odd);
+                let mut process = Process::new(
+                    &self.config,
+                    incarnation,
+                    server,
+                    (driver, gate),
+                    lanes,
+                    replayed,
+                    odd,
+                );
                 process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));
             }
@@ -378,7 +386,7 @@ impl Node {
     /// The store does not open. That is right only if the disk has just said an error, or if it is
     /// damaged.
     fn refused_to_open(&mut self, why: &str, shared: &mut Shared) {
-        let (server, life) = (self.id, self.life);
+        let (server, incarnation) = (self.id, self.incarnation);
         if self.disk.borrow().failed().is_none() {
             if !matches!(self.bit_rot, BitRot::Perhaps | BitRot::UnderThisBoot) {
                 let evidence = format!("s{server} cannot open its store: {why}");
@@ -391,19 +399,19 @@ impl Node {
             });
             shared.check(Check::REFUSES, needless.map_or(Ok(()), Err));
             shared.counters.saw(Sometimes::DamageRefused);
-            shared.after(1, Event::Crash { server, life, how: Crash::Kill });
+            shared.after(1, Event::Crash { server, incarnation, how: Crash::Kill });
             return shared.after(2, Event::Start { server });
         }
         let how = self.draw_crash(shared);
-        shared.after(1, Event::Crash { server: self.id, life: self.life, how });
+        shared.after(1, Event::Crash { server: self.id, incarnation: self.incarnation, how });
     }
 
     /// The process gets to run.
-    pub fn wake(&mut self, life: u64, shared: &mut Shared) {
+    pub fn wake(&mut self, incarnation: u64, shared: &mut Shared) {
         let Phase::Up(process) = &mut self.phase else {
             return;
         };
-        if life != self.life {
+        if incarnation != self.incarnation {
             return;
         }
         let sampled = process.run(&self.clock, self.slowness, &self.disk, shared);
@@ -415,7 +423,7 @@ impl Node {
             self.doomed = true;
             let how = self.power(shared);
             let after = self.rng.range(1, 50_000_000);
-            shared.after(after, Event::Crash { server: self.id, life, how });
+            shared.after(after, Event::Crash { server: self.id, incarnation, how });
         }
         if sampled {
             self.examine(shared);
@@ -423,27 +431,27 @@ impl Node {
     }
 
     /// The log may have got nothing for a while.
-    pub fn log_is_quiet(&mut self, life: u64, shared: &mut Shared) {
+    pub fn log_is_quiet(&mut self, incarnation: u64, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase
-            && life == self.life
+            && incarnation == self.incarnation
         {
             process.log_is_quiet(&self.disk, shared);
         }
     }
 
     /// A worker of the disk has finished.
-    pub fn lane_done(&mut self, life: u64, lane: Lane, shared: &mut Shared) {
+    pub fn lane_done(&mut self, incarnation: u64, lane: Lane, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase
-            && life == self.life
+            && incarnation == self.incarnation
         {
             process.lane_done(lane, &self.disk, shared);
         }
     }
 
     /// A deadline of the server has come.
-    pub fn deadline(&mut self, life: u64, shared: &mut Shared) {
+    pub fn deadline(&mut self, incarnation: u64, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase
-            && life == self.life
+            && incarnation == self.incarnation
         {
             process.deadline(shared);
         }
@@ -466,14 +474,14 @@ impl Node {
     /// told.
     pub fn dialled(
         &mut self,
-        life: u64,
+        incarnation: u64,
         conn: ConnId,
         peer: ServerId,
         stands: bool,
         shared: &mut Shared,
     ) -> bool {
         match &mut self.phase {
-            Phase::Up(process) if life == self.life && !process.is_ending() => {
+            Phase::Up(process) if incarnation == self.incarnation && !process.is_ending() => {
                 process.dialled(conn, peer, stands, shared);
                 true
             }
@@ -532,7 +540,7 @@ impl Node {
         self.rng = seeds.stream("node", self.id.0);
         self.disk.borrow_mut().draw_anew(seeds.stream("disk", self.id.0));
         if let Phase::Up(process) = &mut self.phase {
-            process.draw_anew(seeds.stream("buggify", self.id.0 << 32 | self.life));
+            process.draw_anew(seeds.stream("buggify", self.id.0 << 32 | self.incarnation));
         }
     }
 

@@ -74,7 +74,7 @@ const FAR_BEHIND: u32 = 100;
 /// A running server.
 pub(super) struct Process {
     id: ServerId,
-    life: u64,
+    incarnation: u64,
     /// Does it keep new sessions to itself?
     begins_local: bool,
     /// Unanswered requests of one connection, and bytes of one answer, at most.
@@ -118,7 +118,7 @@ pub(super) struct Process {
     /// It was paused, and has not looked since at what has come.
     stood_still: bool,
     spins: u32,
-    /// Transactions applied in this life.
+    /// Transactions applied in this incarnation.
     commits: u64,
     /// How many it was when a digest was taken.
     digest_seen: u64,
@@ -143,14 +143,17 @@ pub(super) struct Process {
 
 impl std::fmt::Debug for Process {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Process").field("id", &self.id).field("life", &self.life).finish()
+        f.debug_struct("Process")
+            .field("id", &self.id)
+            .field("incarnation", &self.incarnation)
+            .finish()
     }
 }
 
 impl Process {
     pub(super) fn new(
         config: &Config,
-        life: u64,
+        incarnation: u64,
         server: Server,
         (driver, gate): (Driver, Gate),
         lanes: Lanes,
@@ -160,7 +163,7 @@ impl Process {
         let status = server.status();
         Process {
             id: config.id(),
-            life,
+            incarnation,
             begins_local: config.sessions.local,
             requests_max: config.limits.requests_per_conn,
             record_bytes: config.limits.record_bytes,
@@ -291,10 +294,10 @@ impl Process {
     /// The dice of what goes between it and that one: how much anybody else has to do with it does
     /// not count.
     fn between(&mut self, other: Party, shared: &Shared) -> &mut Rng {
-        let (id, life) = (Party::Server(self.id), self.life);
+        let (id, incarnation) = (Party::Server(self.id), self.incarnation);
         self.between
             .entry(other)
-            .or_insert_with(|| shared.seeds.stream(&format!("net/{id}+{other}"), life))
+            .or_insert_with(|| shared.seeds.stream(&format!("net/{id}+{other}"), incarnation))
     }
 
     pub(super) fn arm(&mut self, rng: Rng, how: Crash) {
@@ -382,7 +385,7 @@ impl Process {
         let at = self.busy_until.max(shared.now);
         if self.wake_at.is_none_or(|planned| at < planned) && !self.ending {
             self.wake_at = Some(at);
-            shared.at(at, Event::Wake { server: self.id, life: self.life });
+            shared.at(at, Event::Wake { server: self.id, incarnation: self.incarnation });
         }
     }
 
@@ -482,7 +485,7 @@ impl Process {
         self.spins = 0;
         if self.deadline_at.is_none_or(|planned| at < planned) {
             self.deadline_at = Some(at);
-            shared.at(at, Event::Deadline { server: self.id, life: self.life });
+            shared.at(at, Event::Deadline { server: self.id, incarnation: self.incarnation });
         }
     }
 
@@ -637,7 +640,7 @@ impl Process {
         let until = self.lanes.start(disk, shared);
         if let Some((mut rng, how)) = ends {
             let at = Instant(rng.range(shared.now.0, until.0.max(shared.now.0 + 1)));
-            shared.at(at, Event::Crash { server: self.id, life: self.life, how });
+            shared.at(at, Event::Crash { server: self.id, incarnation: self.incarnation, how });
         }
         self.out = out;
     }

@@ -93,7 +93,7 @@ pub(super) fn last_events(
         let names = |what: &dyn Fn(&str) -> bool| words(&entry.text).any(what);
         let of_session = session.as_deref().is_some_and(|session| names(&|word| word == session));
         let of_zxid = zxid.is_some_and(|zxid| names(&|word| as_position(word) == Some(zxid)));
-        let alone = of_session || entry.kind == Kind::Life;
+        let alone = of_session || entry.kind == Kind::Process;
         let (at, event, text) = (entry.at, Some(entry.event), entry.text.clone());
         Event { at, event, alone, named: of_session || of_zxid, text }
     };
@@ -104,8 +104,8 @@ pub(super) fn last_events(
         let sent = sent.filter_map(|message| send(message, servers));
         events.extend(sent.filter(|event| !about_disk || vouches(&event.text)));
     }
-    let lives = |clients| lives_of(clients, at, evidence, timeline);
-    events.extend(clients.into_iter().flat_map(lives));
+    let incarnations = |clients| incarnations_of(clients, at, evidence, timeline);
+    events.extend(clients.into_iter().flat_map(incarnations));
     events.sort_by_key(|line| (line.at, line.event.unwrap_or(u64::MAX)));
     let mut whom = names(servers);
     for client in clients.into_iter().flatten() {
@@ -220,7 +220,7 @@ fn daily(entry: &Entry, about_clients: bool) -> bool {
 fn is_about_disk(entry: &Entry) -> bool {
     const WORDS: [&str; 8] =
         [" disk ", "state w", "rebase", "truncate", "NEWLEADER", "SNAP", "TRUNC", "UPTODATE"];
-    matches!(entry.kind, Kind::Life | Kind::Fault)
+    matches!(entry.kind, Kind::Process | Kind::Fault)
         || WORDS.iter().any(|word| entry.text.contains(word))
 }
 
@@ -230,7 +230,7 @@ fn vouches(text: &str) -> bool {
 }
 
 /// Connections and calls of these clients, as the clients see them.
-fn lives_of(
+fn incarnations_of(
     clients: &BTreeSet<ClientId>,
     until: Instant,
     evidence: &[String],
@@ -282,7 +282,9 @@ mod tests {
         };
         assert!(input(Kind::Step, "s4 disk failed: disk full"));
         assert!(input(Kind::Step, "s4 gives its disk: state w394 accepted=6 current=5"));
-        assert!(input(Kind::Step, "s4 <- s5: NEWLEADER 6") && input(Kind::Life, "s4 loses power"));
+        assert!(
+            input(Kind::Step, "s4 <- s5: NEWLEADER 6") && input(Kind::Process, "s4 loses power")
+        );
         assert!(!input(Kind::Step, "s4 <- s5: PROPOSAL 6.1"));
         assert!(vouches("s4 -> s5: ACK NEWLEADER 6") && vouches("s4 -> s5: ACKEPOCH 5.75"));
         assert!(!vouches("s4 -> s1: COMMIT 6.1") && !vouches("s4 -> s1: votes for s5"));
@@ -331,7 +333,7 @@ mod tests {
         timeline.calls.extend([call(1, "create /a"), call(2, "getData /b")]);
         let evidence = ["client 4: create /a must become NoNode".to_owned()];
         let (clients, until) = (BTreeSet::from([ClientId(4)]), Instant(u64::MAX));
-        let lines = lives_of(&clients, until, &evidence, &timeline);
+        let lines = incarnations_of(&clients, until, &evidence, &timeline);
         let named: Vec<bool> = lines.iter().map(|line| line.named).collect();
         assert_eq!(named, [true, false]);
     }

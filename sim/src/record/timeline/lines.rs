@@ -1,4 +1,4 @@
-//! `--trace state`: a line for each change of a server's role, epoch, zxid or life, in fixed
+//! `--trace state`: a line for each change of a server's role, epoch, zxid or incarnation, in fixed
 //! columns.
 //!
 //! Owns columns and legend. Must not influence the run.

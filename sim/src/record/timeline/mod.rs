@@ -211,7 +211,7 @@ impl Timeline {
         text: String,
     ) {
         let who = match kind {
-            Kind::Step | Kind::Life => Lane::Server(ServerId(ends.0)),
+            Kind::Step | Kind::Process => Lane::Server(ServerId(ends.0)),
             Kind::Fault | Kind::Phase => Lane::World,
             Kind::Call => Lane::Client(ClientId(u32::try_from(ends.0).unwrap_or(u32::MAX))),
             Kind::Conn | Kind::Send | Kind::Receive | Kind::Disk | Kind::Completion => return,
@@ -229,7 +229,7 @@ impl Timeline {
                     keep(&mut self.inputs, entry);
                 }
             }
-            Kind::Fault | Kind::Life | Kind::Phase => self.told.push(entry),
+            Kind::Fault | Kind::Process | Kind::Phase => self.told.push(entry),
             // Completed calls are collected separately; the remaining ones are watch events.
             Kind::Call if ends.1 == 0 => self.told.push(entry),
             Kind::Call

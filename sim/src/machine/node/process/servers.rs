@@ -150,7 +150,12 @@ impl Process {
     pub(super) fn dial(&mut self, PeerDial { link, to, .. }: PeerDial, shared: &mut Shared) {
         let pace = shared.options.peers.link;
         let under_way = pace.draw(self.between(Party::Server(to), shared));
-        let event = Event::PeerDial { from: self.id, life: self.life, conn: ConnId(link.0), to };
+        let event = Event::PeerDial {
+            from: self.id,
+            incarnation: self.incarnation,
+            conn: ConnId(link.0),
+            to,
+        };
         shared.after(under_way, event);
     }
 

@@ -74,7 +74,7 @@ impl Process {
                 shared.counters.saw(Sometimes::TwoLeaders);
             }
             shared.counters.counts.reigns += u64::from(role == Role::Leads);
-            shared.note(Kind::Life, (self.id.0, self.life), &[role as u8], || {
+            shared.note(Kind::Process, (self.id.0, self.incarnation), &[role as u8], || {
                 let halted = status.halted.is_some();
                 format!("s{} {}", self.id, if halted { Role::HALTED } else { role.name() })
             });
@@ -83,8 +83,8 @@ impl Process {
 
     /// E2. What a step may cause is bounded by what waits for it: requests, watches, sessions,
     /// connections, and the transactions that a learner lacks, those `read` for it among them (seed
-    /// 0xb360004f of the swarm with three servers: 4,000 of an earlier life, in one piece of a
-    /// megabyte).
+    /// 0xb360004f of the swarm with three servers: 4,000 of an earlier incarnation, in one piece of
+    /// a megabyte).
     pub(super) fn check_bound(
         &self,
         grown: usize,

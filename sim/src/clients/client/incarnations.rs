@@ -1,4 +1,4 @@
-//! Lives of a client: sessions begun, resumed, closed and abandoned.
+//! Incarnations of a client: sessions begun, resumed, closed and abandoned.
 //!
 //! Owns their order. Must not know its calls.
 
@@ -34,8 +34,8 @@ pub(crate) fn library_config(
 
 impl Client {
     /// Begins a new session, or resumes one.
-    pub fn birth(&mut self, life: u64, shared: &mut Shared) {
-        if life != self.life || self.session.is_some() || self.absent {
+    pub fn start_session(&mut self, incarnation: u64, shared: &mut Shared) {
+        if incarnation != self.incarnation || self.session.is_some() || self.absent {
             return;
         }
         // A schedule may set one of the bounds without the other.
@@ -50,16 +50,16 @@ impl Client {
         self.session = Some(Session::new(config, self.rng.word()));
         shared.counters.counts.sessions += u64::from(resume.is_none());
         self.step(Input::Timeout, shared);
-        let (client, life) = (self.id, self.life);
+        let (client, incarnation) = (self.id, self.incarnation);
         if self.probe == Probe::NotAsked {
-            shared.decisions.plan(Instant(shared.now.0 + 1), Due::Work { client, life });
+            shared.decisions.plan(Instant(shared.now.0 + 1), Due::Work { client, incarnation });
         } else {
-            shared.after(0, Event::Probe { client, life });
+            shared.after(0, Event::Probe { client, incarnation });
         }
     }
 
-    /// The client vanishes without closing its session; a new life begins. `silent`: its kernel
-    /// sends no reset either.
+    /// The client vanishes without closing its session; a new incarnation begins. `silent`: its
+    /// kernel sends no reset either.
     pub fn die(&mut self, silent: bool, shared: &mut Shared) {
         self.vanish(silent, shared);
         self.end(shared);
@@ -69,7 +69,7 @@ impl Client {
     pub fn leave(&mut self, silent: bool, shared: &mut Shared) {
         self.absent = true;
         self.vanish(silent, shared);
-        self.leave_life(shared);
+        self.end_incarnation(shared);
     }
 
     /// The client loses its connection, reconnects, and then vanishes as with [`Client::die`].
@@ -81,8 +81,8 @@ impl Client {
         shared.schedule_arrivals();
     }
 
-    /// Like [`Client::die`], but the new life resumes the session after `after` ns, knowing only id
-    /// and password, and requests another timeout.
+    /// Like [`Client::die`], but the new incarnation resumes the session after `after` ns, knowing
+    /// only id and password, and requests another timeout.
     pub fn restart(&mut self, silent: bool, timeout_ms: u64, after: u64, shared: &mut Shared) {
         let Some(identity) = self.identity() else {
             return self.die(silent, shared);
@@ -90,8 +90,8 @@ impl Client {
         self.vanish(silent, shared);
         shared.observe(Observation::Forgotten { session: identity.0 });
         self.resumed = Some((identity, timeout_ms));
-        self.leave_life(shared);
-        shared.after(after, Event::Birth { client: self.id, life: self.life });
+        self.end_incarnation(shared);
+        shared.after(after, Event::SessionStart { client: self.id, incarnation: self.incarnation });
     }
 
     fn vanish(&mut self, silent: bool, shared: &mut Shared) {
@@ -111,20 +111,20 @@ impl Client {
         self.step(Input::Close, shared);
     }
 
-    /// The session or its client has ended; the next life begins within a second.
+    /// The session or its client has ended; the next incarnation begins within a second.
     pub(super) fn end(&mut self, shared: &mut Shared) {
-        self.leave_life(shared);
+        self.end_incarnation(shared);
         if self.diary.is_some() {
             return;
         }
         let after = self.rng.range(1, 1_000_000_000);
-        shared.after(after, Event::Birth { client: self.id, life: self.life });
+        shared.after(after, Event::SessionStart { client: self.id, incarnation: self.incarnation });
     }
 
-    fn leave_life(&mut self, shared: &mut Shared) {
+    fn end_incarnation(&mut self, shared: &mut Shared) {
         self.session = None;
         self.memory = Memory::default();
-        self.life += 1;
+        self.incarnation += 1;
         self.fades = false;
         self.links.clear();
         for conn in std::mem::take(&mut self.conns).into_keys() {
