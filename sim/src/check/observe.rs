@@ -149,7 +149,7 @@ pub enum Observation<'a> {
         holder: Holder<'a>,
     },
     /// Sampled: what recovery from only the durable bytes of a server's disk would find now.
-    DurableTruth {
+    DurableAudit {
         /// The server.
         server: ServerId,
         /// Its state file.
@@ -163,7 +163,7 @@ pub enum Observation<'a> {
     },
     /// Sampled together with it: what recovery would find if the power failed now and all written
     /// bytes survived.
-    CachedTruth {
+    CachedAudit {
         /// The server.
         server: ServerId,
         /// Its state file.

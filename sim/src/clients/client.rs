@@ -70,7 +70,7 @@ pub struct Client {
     resumed: Option<((SessionId, Password), u64)>,
     absent: bool,
     /// Whether it vanishes right after it has reconnected.
-    fades: bool,
+    abandons: bool,
     memory: Memory,
     /// Transaction events that the library has delivered.
     events: u64,
@@ -124,7 +124,7 @@ impl Client {
             probe: Probe::NotAsked,
             resumed: None,
             absent: false,
-            fades: false,
+            abandons: false,
             memory: Memory::default(),
             events: 0,
             diary: None,
@@ -209,9 +209,9 @@ impl Client {
         self.frozen_until = self.frozen_until.max(until);
     }
 
-    /// Ends a freeze and a pending fade.
+    /// Ends a freeze and a pending abandonment.
     pub fn thaw(&mut self, shared: &mut Shared) {
-        self.fades = false;
+        self.abandons = false;
         if self.still_frozen(shared.now).is_some() {
             self.frozen_until = shared.now;
             self.deadline_at = None;
@@ -482,7 +482,7 @@ impl Client {
                 });
                 self.heard(true, shared);
             }
-            Effect::State(State::Connected) if self.fades => self.die(false, shared),
+            Effect::State(State::Connected) if self.abandons => self.die(false, shared),
             Effect::State(State::Connecting | State::Connected) => {}
             Effect::State(state @ (State::Expired | State::AuthFailed | State::Closed)) => {
                 shared.counters.counts.sessions_expired += u64::from(state == State::Expired);

@@ -163,10 +163,10 @@ impl World {
             Fault::ClientFreeze => self.inject_into_client(fault, freeze),
             Fault::ClientDeath => self.inject_into_client(fault, |client, rng, shared| {
                 let silent = rng.chance(1, 3);
-                // Value 2 stands for a fade, since a schedule without this choice yields 0 and
-                // means none.
+                // Value 2 stands for abandoning the session, since a schedule without this choice
+                // yields 0 and means none.
                 if rng.below(3) == 2 {
-                    client.fade(shared);
+                    client.abandon_later(shared);
                 } else {
                     client.die(silent, shared);
                 }

@@ -76,8 +76,8 @@ pub struct Pinned {
 pub const OUTBOUND_BYTES: usize = 64 << 10;
 /// Default of `digest_txns`.
 pub const DIGEST_TXNS: u64 = 16;
-/// Default of `truth_txns`.
-pub const TRUTH_TXNS: u64 = 128;
+/// Default of `disk_audit_txns`.
+pub const DISK_AUDIT_TXNS: u64 = 128;
 
 /// The resolved settings of one run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,7 +103,7 @@ pub struct Options {
     /// The servers that create local sessions, as of their first start.
     pub local: LocalRules,
     /// One restart in this many changes some settings; zero: none.
-    pub retold_one_in: u64,
+    pub config_change_one_in: u64,
     /// Settings of every client.
     pub workload: WorkloadOptions,
     /// Latencies of healthy disks.
@@ -128,7 +128,7 @@ pub struct Options {
     pub digest_txns: u64,
     /// Recovery of the durable bytes is sampled every this many applied transactions; less often
     /// with a long log.
-    pub truth_txns: u64,
+    pub disk_audit_txns: u64,
     /// Idle time before the audit, for activities that need time.
     pub rest: Duration,
     /// One client in this many vanishes for good before the rest; zero: none.

@@ -180,7 +180,7 @@ fn fading_client_reconnects_once_and_leaves_its_session() {
     let session = |world: &World| world.clients[&id].memory().map(|(session, ..)| session);
     let before = session(&world).expect("it has a session");
     let connections = world.shared.counters.counts.connections;
-    world.clients.get_mut(&id).expect("it is there").fade(&mut world.shared);
+    world.clients.get_mut(&id).expect("it is there").abandon_later(&mut world.shared);
     run_for(&mut world, 60_000);
     assert!(world.shared.counters.counts.connections >= connections + 2, "it has been back");
     assert_ne!(session(&world), Some(before), "another one has taken its place");

@@ -308,11 +308,11 @@ impl Oracles {
             Observation::Applied { server, zxid, digest, holder } => {
                 self.applied(*server, *zxid, digest.map(|digest| (digest, *holder)))
             }
-            Observation::DurableTruth { server, state, last, digest, holder } => {
+            Observation::DurableAudit { server, state, last, digest, holder } => {
                 let disk = Disk { server: *server, state, last: *last };
                 self.zab.sampled(&mut self.checks, &self.model, &disk, (*digest, *holder))
             }
-            Observation::CachedTruth { server, state, last } => {
+            Observation::CachedAudit { server, state, last } => {
                 let disk = Disk { server: *server, state, last: *last };
                 self.zab.cached(&mut self.checks, &disk)
             }

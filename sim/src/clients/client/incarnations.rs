@@ -73,8 +73,8 @@ impl Client {
     }
 
     /// The client loses its connection, reconnects, and then vanishes as with [`Client::die`].
-    pub fn fade(&mut self, shared: &mut Shared) {
-        self.fades = true;
+    pub fn abandon_later(&mut self, shared: &mut Shared) {
+        self.abandons = true;
         for conn in self.conns.keys() {
             shared.net.break_off(shared.now, *conn, Break::Both);
         }
@@ -125,7 +125,7 @@ impl Client {
         self.session = None;
         self.memory = Memory::default();
         self.incarnation += 1;
-        self.fades = false;
+        self.abandons = false;
         self.links.clear();
         for conn in std::mem::take(&mut self.conns).into_keys() {
             shared.net.close(shared.now, conn, End::Dialler);

@@ -38,7 +38,7 @@ pub(super) struct Pending {
     pub(super) span: Span,
     pub(super) change: Change,
     /// A failed sync marked its pages clean, so no later sync makes it durable.
-    pub(super) doomed: bool,
+    pub(super) sync_failed: bool,
 }
 
 /// A change of a file.
@@ -175,7 +175,7 @@ impl File {
             let (from, to) = (*offset, offset + bytes.len() as u64);
             self.last_write = Some(LastWrite { from, to, at: span.begin });
         }
-        self.pending.push(Pending { span, change, doomed: false });
+        self.pending.push(Pending { span, change, sync_failed: false });
     }
 
     /// Makes durable what syncs that ended by `now` cover: changes that had ended when the sync
@@ -202,7 +202,7 @@ impl File {
     pub(super) fn synced(&mut self, begin: Instant) {
         let durable = &mut self.durable;
         self.pending.retain(|pending| {
-            let covered = pending.span.end <= begin && !pending.doomed;
+            let covered = pending.span.end <= begin && !pending.sync_failed;
             if covered {
                 durable.apply(&pending.change);
             }

@@ -496,7 +496,7 @@ impl Disk {
             Some(FsyncFault::PagesLost) => {
                 self.failed = Some(OpKind::Sync);
                 for pending in &mut self.file_mut(id).pending {
-                    pending.doomed = true;
+                    pending.sync_failed = true;
                 }
                 Err(io_error("fsync", &name))
             }

@@ -1,12 +1,12 @@
 //! What a machine's disk holds: what a crash has taken from it, its damage, its replacement, and
-//! the ground truth.
+//! the disk audit.
 //!
 //! Owns what is done to it from outside, and what is counted and told of it. Must not decide when
-//! any of it happens. How a disk behaves is in `fs`, how it is read back in `truth`.
+//! any of it happens. How a disk behaves is in `fs`, how it is read back in `disk_audit`.
 
 use zabkeeper_core::{Epoch, Instant, Zxid};
 
-use super::truth::{self, Truth};
+use super::disk_audit::{self, DiskAudit};
 use super::{BitRot, Node};
 use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
@@ -71,12 +71,12 @@ impl Node {
     /// The store refuses what is damaged: could it do with what has not? Each slot of the state
     /// file is whole in itself, and an older snapshot will do where the log goes on from there.
     pub(super) fn could_recover(&self, now: Instant) -> bool {
-        let is_log = |file: &String| file != truth::STATE && !is_snapshot(file);
+        let is_log = |file: &String| file != disk_audit::STATE && !is_snapshot(file);
         !self.damaged_files.iter().any(is_log)
-            && truth::opens_without(&self.disk.borrow(), now, &self.damaged_files, self.store)
+            && disk_audit::opens_without(&self.disk.borrow(), now, &self.damaged_files, self.store)
     }
 
-    /// Looks at ground truth: what would survive a power failure now, at worst and at best. Each
+    /// Audits the disk: what would survive a power failure now, at worst and at best. Each
     /// must be a disk that the commands given so far explain; the best case is not always the
     /// longer log, as a cut may be under way.
     pub fn examine(&mut self, shared: &mut Shared) -> Option<(Zxid, u64)> {
@@ -87,7 +87,7 @@ impl Node {
         let faults = process.server().backlog().tail_faults;
         let told = || format!("s{}: {faults} of its rules are broken", self.id);
         shared.check(Check::TAIL, if faults == 0 { Ok(()) } else { Err(told()) });
-        shared.counters.counts.truths += 1;
+        shared.counters.counts.disk_audits += 1;
         if let Some(known) = process.snapshots_at_rest() {
             let names = self.disk.borrow().names();
             let found = Vec::from_iter(names.iter().map(String::as_str).filter(|s| is_snapshot(s)));
@@ -97,23 +97,23 @@ impl Node {
         }
         let disk = self.disk.borrow();
         let (now, alone, store) = (shared.now, &self.alone, self.store);
-        let worst = truth::examine(&disk, now, Luck::Worst, alone, store, Box::new);
+        let worst = disk_audit::examine(&disk, now, Luck::Worst, alone, store, Box::new);
         let best = match &worst {
             // No luck is needed where everything is durable.
-            Ok(Truth { state, last, mended, .. }) if !disk.is_in_doubt(now) => {
-                Ok(Truth { state: state.clone(), last: *last, seen: (), mended: *mended })
+            Ok(DiskAudit { state, last, mended, .. }) if !disk.is_in_doubt(now) => {
+                Ok(DiskAudit { state: state.clone(), last: *last, seen: (), mended: *mended })
             }
             Ok(_) | Err(_) => self.left_by(Luck::Best, shared),
         };
         // Of a purge half may be undone, and any half.
-        let number = shared.counters.counts.truths;
+        let number = shared.counters.counts.disk_audits;
         let drawn = (disk.unsynced_removals() > 1)
             .then(|| shared.seeds.stream("truth", number).word())
             .map(|seed| self.left_by(Luck::Drawn(seed), shared));
         let cut_off = match &worst {
             Ok(whole) if whole.mended => {
                 let rng = shared.seeds.stream("truth/cut-off", number);
-                truth::examine_cut_off(&disk, now, (alone, store), whole, rng)
+                disk_audit::examine_cut_off(&disk, now, (alone, store), whole, rng)
             }
             Ok(_) | Err(_) => Ok(()),
         };
@@ -133,22 +133,23 @@ impl Node {
         let server = self.id;
         let (found, digest) = (worst.last, worst.seen.digest());
         let (state, holder) = (worst.state, Holder(Some(&worst.seen)));
-        shared.observe(Observation::DurableTruth { server, state, last: found, digest, holder });
-        let Truth { state, last, .. } = best;
-        shared.observe(Observation::CachedTruth { server, state, last });
+        shared.observe(Observation::DurableAudit { server, state, last: found, digest, holder });
+        let DiskAudit { state, last, .. } = best;
+        shared.observe(Observation::CachedAudit { server, state, last });
         Some((found, digest))
     }
 
     /// Has it a history on its disk, and all of it that it ever acknowledged?
     pub fn knows_its_history(&self, shared: &Shared) -> bool {
-        let truth = self.left_by(Luck::Worst, shared);
-        let known = |truth: Truth<()>| !truth.state.damaged && truth.state.current_epoch > Epoch(0);
-        self.bit_rot == BitRot::No && truth.is_ok_and(known)
+        let audit = self.left_by(Luck::Worst, shared);
+        let known =
+            |audit: DiskAudit<()>| !audit.state.damaged && audit.state.current_epoch > Epoch(0);
+        self.bit_rot == BitRot::No && audit.is_ok_and(known)
     }
 
     /// What a power failure now would leave, with this luck.
-    fn left_by(&self, luck: Luck, shared: &Shared) -> Result<Truth<()>, String> {
-        truth::examine(&self.disk.borrow(), shared.now, luck, &self.alone, self.store, |_| ())
+    fn left_by(&self, luck: Luck, shared: &Shared) -> Result<DiskAudit<()>, String> {
+        disk_audit::examine(&self.disk.borrow(), shared.now, luck, &self.alone, self.store, |_| ())
     }
 
     /// Of one that is gone for good: nobody is there to compare with, but its disk must be one that
@@ -164,7 +165,7 @@ impl Node {
         }
     }
 
-    /// Looks at ground truth in the middle of what a worker does.
+    /// Audits the disk in the middle of what a worker does.
     pub fn look(&mut self, incarnation: u64, shared: &mut Shared) {
         if incarnation == self.incarnation {
             self.examine(shared);

@@ -92,7 +92,7 @@ impl Node {
         self.count_losses(&losses, shared);
         self.slowness = 1;
         shared.injections.process_ended(shared.now, id);
-        self.dark = matches!(how, Crash::Power { .. });
+        self.powered_off = matches!(how, Crash::Power { .. });
         match how {
             Crash::Kill => shared.counters.counts.kills += 1,
             Crash::Power { .. } => shared.counters.counts.power_failures += 1,
@@ -136,12 +136,12 @@ impl Node {
             Party::Client(_) | Party::BadPeer => None,
             Party::Server(peer) => shared.reach.cut_until(shared.now, self.id, peer),
         };
-        if !self.dark && cut.is_none() {
+        if !self.powered_off && cut.is_none() {
             return None;
         }
         let rng = shared.net.rng(conn, end)?;
         let late = Instant(shared.now.0 + rng.range(1, 60) * 1_000_000_000);
-        let late = if self.dark { late } else { cut.unwrap_or(late) };
+        let late = if self.powered_off { late } else { cut.unwrap_or(late) };
         let on_write = match other {
             Party::Client(_) | Party::BadPeer => true,
             // Nobody is there to answer, for as long as the power is off.

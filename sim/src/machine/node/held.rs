@@ -10,7 +10,7 @@ use zabkeeper_core::txn::Txn;
 use zabkeeper_core::wire::WatcherType;
 use zabkeeper_core::{Instant, Server};
 
-use super::truth;
+use super::disk_audit;
 use super::{Node, Phase};
 use crate::check::guard;
 
@@ -52,7 +52,7 @@ impl Node {
                 if pending == 0 { String::new() } else { format!(", {pending} not durable") };
             let _infallible = writeln!(text, "  {name} {bytes} bytes{pending}");
         }
-        match truth::log(&disk, now, self.store) {
+        match disk_audit::log(&disk, now, self.store) {
             Err(why) => {
                 let _infallible = writeln!(text, "\nlog: {why}");
             }

@@ -5,14 +5,14 @@
 //! in `disk`.
 
 mod clock;
+mod config_change;
 mod disk;
+pub mod disk_audit;
 mod end;
 mod gate;
 mod held;
 mod lanes;
 mod process;
-mod retold;
-pub mod truth;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,9 +68,9 @@ pub struct Node {
     clock: Clock,
     rng: Rng,
     /// Power is off, rather than only the process gone: nobody answers, not even with a refusal.
-    dark: bool,
+    powered_off: bool,
     /// The server has halted, and its end is planned.
-    doomed: bool,
+    crash_planned: bool,
     /// Every step costs so many times more.
     slowness: u64,
     bit_rot: BitRot,
@@ -135,8 +135,8 @@ impl Node {
             promised: Epoch(0),
             clock: Clock::new(shared.now, 0, 0, 0),
             rng: seeds.stream("node", id.0),
-            dark: true,
-            doomed: false,
+            powered_off: true,
+            crash_planned: false,
             slowness: 1,
             bit_rot: BitRot::No,
             damaged_files: Vec::new(),
@@ -232,8 +232,8 @@ impl Node {
             return;
         }
         self.incarnation += 1;
-        self.dark = false;
-        self.doomed = false;
+        self.powered_off = false;
+        self.crash_planned = false;
         shared.counters.counts.boots += 1;
         let mut clock = shared.seeds.stream("clock", self.id.0 << 32 | self.incarnation);
         let origin = clock.below(1 << 40);
@@ -245,10 +245,15 @@ impl Node {
         shared.counters.faults[Fault::NodeDrift as usize] += u64::from(drift != 0);
         self.clock = Clock::new(shared.now, origin, drift, self.clock.wall_offset());
         let (id, incarnation) = (self.id, self.incarnation);
-        let one_in = shared.options.retold_one_in;
+        let one_in = shared.options.config_change_one_in;
         let mut told = shared.seeds.stream("node/settings", id.0 << 32 | incarnation);
         let changed = if incarnation > 1 && one_in > 0 && told.chance(1, one_in) {
-            retold::draw(&mut self.config, &mut self.store, &shared.options.server, &mut told)
+            config_change::draw(
+                &mut self.config,
+                &mut self.store,
+                &shared.options.server,
+                &mut told,
+            )
         } else {
             String::new()
         };
@@ -323,7 +328,7 @@ impl Node {
         let (id, incarnation) = (self.id, self.incarnation);
         let recovered = std::mem::take(&mut opened.recovered);
         let notes = std::mem::take(&mut opened.notes);
-        let last = truth::last_of(&recovered);
+        let last = disk_audit::last_of(&recovered);
         for seen in notes.iter().filter_map(sometimes::mended) {
             shared.counters.saw(seen);
         }
@@ -419,8 +424,8 @@ impl Node {
             // The next start sets the data aside.
             self.bit_rot = BitRot::Perhaps;
         }
-        if process.has_halted() && !self.doomed {
-            self.doomed = true;
+        if process.has_halted() && !self.crash_planned {
+            self.crash_planned = true;
             let how = self.power(shared);
             let after = self.rng.range(1, 50_000_000);
             shared.after(after, Event::Crash { server: self.id, incarnation, how });
@@ -465,7 +470,7 @@ impl Node {
                 Some(true)
             }
             Phase::Up(_) | Phase::Recovering(_) => Some(false),
-            Phase::Down if self.dark => None,
+            Phase::Down if self.powered_off => None,
             Phase::Down => Some(false),
         }
     }

@@ -59,8 +59,8 @@ use tell::{Told, summary, told};
 
 /// Of more nodes a digest is taken less often, as it takes longer: of twice as many, half as often.
 const DIGEST_NODES: u64 = 64;
-/// Behind more transactions ground truth is looked at less often, for the same reason.
-const TRUTH_LOG: u64 = 512;
+/// Behind more transactions the disk is audited less often, for the same reason.
+const DISK_AUDIT_LOG: u64 = 512;
 /// How many times as often it may be looked at when there is a new snapshot whose tree changed
 /// while it was written.
 const OVERTAKEN: u64 = 8;
@@ -122,8 +122,8 @@ pub(super) struct Process {
     commits: u64,
     /// How many it was when a digest was taken.
     digest_seen: u64,
-    /// How many it was when ground truth was looked at.
-    truth_seen: u64,
+    /// How many it was when the disk was audited last.
+    audited_at: u64,
     /// Has a snapshot been completed in this turn, and was something applied while it was written?
     overtaken: bool,
     /// Ends in the middle of the next outputs.
@@ -194,7 +194,7 @@ impl Process {
             spins: 0,
             commits: 0,
             digest_seen: 0,
-            truth_seen: 0,
+            audited_at: 0,
             overtaken: false,
             armed: None,
             cut: None,
@@ -389,7 +389,7 @@ impl Process {
         }
     }
 
-    /// One turn of the driver's loop. Says whether ground truth is to be examined.
+    /// One turn of the driver's loop. Says whether the disk is to be audited.
     pub(super) fn run(
         &mut self,
         clock: &Clock,
@@ -439,16 +439,16 @@ impl Process {
         self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
         self.plan(clock, shared);
         let parts = if std::mem::take(&mut self.overtaken) { OVERTAKEN } else { 1 };
-        self.truth_is_due(shared.options.truth_txns / parts) && !self.ending
+        self.audit_is_due(shared.options.disk_audit_txns / parts) && !self.ending
     }
 
-    /// Is ground truth to be looked at, which is due after so many transactions at least?
-    fn truth_is_due(&mut self, least: u64) -> bool {
-        let seen = self.truth_seen;
-        let more = if seen < LONG { seen.saturating_mul(least) / TRUTH_LOG } else { seen };
+    /// Is the disk to be audited, which is due after so many transactions at least?
+    fn audit_is_due(&mut self, least: u64) -> bool {
+        let seen = self.audited_at;
+        let more = if seen < LONG { seen.saturating_mul(least) / DISK_AUDIT_LOG } else { seen };
         let due = self.commits - seen >= least.max(more);
         if due {
-            self.truth_seen = self.commits;
+            self.audited_at = self.commits;
         }
         due
     }

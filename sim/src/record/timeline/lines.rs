@@ -113,8 +113,8 @@ impl Lines {
             | Observation::Input { .. }
             | Observation::Unread { .. }
             | Observation::Applied { .. }
-            | Observation::DurableTruth { .. }
-            | Observation::CachedTruth { .. }
+            | Observation::DurableAudit { .. }
+            | Observation::CachedAudit { .. }
             | Observation::Serves { .. }
             | Observation::Locals { .. }
             | Observation::Reported { .. }

@@ -302,8 +302,8 @@ impl Timeline {
             Observation::Started { .. }
             | Observation::Forgotten { .. }
             | Observation::Applied { .. }
-            | Observation::DurableTruth { .. }
-            | Observation::CachedTruth { .. }
+            | Observation::DurableAudit { .. }
+            | Observation::CachedAudit { .. }
             | Observation::StandsStill { .. }
             | Observation::Unread { .. }
             | Observation::Waits { .. }

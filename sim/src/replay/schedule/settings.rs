@@ -17,8 +17,8 @@ use crate::faults::heal::LeftOut;
 use crate::machine::fs::Pace;
 use crate::network::stream::LinkPace;
 use crate::world::options::{
-    CALLS_MAX, CLIENTS_MAX, ClientBounds, DIGEST_TXNS, Options, PING_PERCENT, PeerOptions,
-    SERVERS_MAX, ServerOptions, TRUTH_TXNS, Throttle, VotePace, WorkloadOptions,
+    CALLS_MAX, CLIENTS_MAX, ClientBounds, DIGEST_TXNS, DISK_AUDIT_TXNS, Options, PING_PERCENT,
+    PeerOptions, SERVERS_MAX, ServerOptions, Throttle, VotePace, WorkloadOptions,
 };
 
 /// Minimum limit of a frame, bytes.
@@ -140,7 +140,7 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         | "peers.window_bytes"
         | "peers.inputs"
         | "digest_txns"
-        | "truth_txns" => 1,
+        | "disk_audit_txns" => 1,
         // A reply header must fit.
         "record_bytes" => 100,
         // A handshake and the probe write must fit.
@@ -200,7 +200,7 @@ pub fn plain() -> Options {
         forks: Vec::new(),
         server,
         local: LocalRules::default(),
-        retold_one_in: 0,
+        config_change_one_in: 0,
         workload: WorkloadOptions {
             calls_per_second: 50,
             paths: 5,
@@ -239,7 +239,7 @@ pub fn plain() -> Options {
         fault_events: 0,
         unhealed: false,
         digest_txns: DIGEST_TXNS,
-        truth_txns: TRUTH_TXNS,
+        disk_audit_txns: DISK_AUDIT_TXNS,
         rest: Duration::ZERO,
         gone_one_in: 0,
         left_out: LeftOut::default(),
@@ -263,7 +263,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         fault_events,
         unhealed,
         digest_txns,
-        truth_txns,
+        disk_audit_txns,
         rest,
         gone_one_in,
         servers,
@@ -276,14 +276,14 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         grows_from,
         grows_at,
         local: LocalRules { servers: local_servers, upgrade },
-        retold_one_in,
+        config_change_one_in,
         left_out: LeftOut { dead, hung, stuck, alone, apart },
     } = options;
     visit("duration_us", duration);
     visit("fault_events", fault_events);
     visit("unhealed", unhealed);
     visit("digest_txns", digest_txns);
-    visit("truth_txns", truth_txns);
+    visit("disk_audit_txns", disk_audit_txns);
     visit("rest_us", rest);
     visit("gone_one_in", gone_one_in);
     visit("servers", servers);
@@ -299,7 +299,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     each_of_link(link, names, visit);
     visit("local.servers", local_servers);
     visit("local.upgrade", upgrade);
-    visit("retold_one_in", retold_one_in);
+    visit("config_change_one_in", config_change_one_in);
     visit("grows_from", grows_from);
     visit("grows_at_us", grows_at);
     visit("heal.dead", dead);

@@ -41,7 +41,7 @@ const AMOUNTS: [&str; 4] = ["duration_us", "servers", "clients", "paths"];
 /// Small limits, and frequent checks.
 const ROOM: [(&str, u64); 7] = [
     ("digest_txns", 1),
-    ("truth_txns", 4),
+    ("disk_audit_txns", 4),
     ("recent_bytes", 64),
     ("snapshot_txns", 2),
     ("snapshot_slice_bytes", 64),

@@ -91,7 +91,8 @@ impl Options {
             }
         }
         faults.select(&pinned.faults);
-        let retold_one_in = draw_retold(profile, &local, &mut seeds.stream("config/retold", 0));
+        let config_change_one_in =
+            draw_config_changes(profile, &local, &mut seeds.stream("config/retold", 0));
         let mut workload = match profile {
             Profile::Perf => WorkloadOptions::perf(),
             Profile::Default
@@ -190,7 +191,7 @@ impl Options {
             forks: pinned.forks.clone(),
             server,
             local,
-            retold_one_in,
+            config_change_one_in,
             workload,
             disk,
             link,
@@ -202,7 +203,7 @@ impl Options {
             fault_events: if wide && pinned.duration.is_none() { FAULT_EVENTS } else { 0 },
             unhealed: profile == Profile::Lite,
             digest_txns: DIGEST_TXNS,
-            truth_txns: TRUTH_TXNS,
+            disk_audit_txns: DISK_AUDIT_TXNS,
             rest,
             gone_one_in,
             left_out: if quiet || profile == Profile::Lite {
@@ -257,7 +258,7 @@ fn draw_local(profile: Profile, servers: u32, rng: &mut Rng) -> LocalRules {
 
 /// Settings change between starts in few runs, and there mostly often. Local sessions are such a
 /// setting, so runs with local sessions have more changes.
-fn draw_retold(profile: Profile, local: &LocalRules, rng: &mut Rng) -> u64 {
+fn draw_config_changes(profile: Profile, local: &LocalRules, rng: &mut Rng) -> u64 {
     let parts = if local.servers.is_empty() { 1 } else { 2 };
     let often = match profile {
         Profile::Calm | Profile::Perf => return 0,

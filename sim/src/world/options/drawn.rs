@@ -39,7 +39,7 @@ const FIXED: &[(&str, &str)] = &[
     ("servers.demands_secret", "no server of a run has a secret; tests of the driver have it"),
     ("servers.ensemble", "what each server has learnt, when its process begins"),
     ("servers.output_bytes", "windows keep less waiting; tests of the driver have it"),
-    ("truth_txns", "as `digest_txns`"),
+    ("disk_audit_txns", "as `digest_txns`"),
 ];
 
 type Values = BTreeMap<String, BTreeSet<String>>;

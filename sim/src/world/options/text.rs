@@ -115,8 +115,8 @@ impl fmt::Display for Options {
             let (one_in, percent) = (workload.late_one_in, workload.late_percent);
             writeln!(f, "pings     of one client in {one_in} after {percent} % of its timeout")?;
         }
-        if self.retold_one_in > 0 {
-            writeln!(f, "restarts  one in {} with other settings", self.retold_one_in)?;
+        if self.config_change_one_in > 0 {
+            writeln!(f, "restarts  one in {} with other settings", self.config_change_one_in)?;
         }
         if limits.record_bytes < 1 << 20 {
             writeln!(f, "records   of up to {} bytes", limits.record_bytes)?;

@@ -389,8 +389,8 @@ impl History {
     }
 
     /// A sample of the server's durable state.
-    pub(super) fn truth(&mut self, server: ServerId, state: DurableState, last: Zxid, digest: u64) {
-        self.sees(Observation::DurableTruth { server, state, last, digest, holder: Holder(None) });
+    pub(super) fn audit(&mut self, server: ServerId, state: DurableState, last: Zxid, digest: u64) {
+        self.sees(Observation::DurableAudit { server, state, last, digest, holder: Holder(None) });
     }
 
     /// A follower begins to serve, and applies all entries but `without`.

@@ -567,7 +567,7 @@ fn z18_disk_holds_the_epoch_without_the_history() {
         if !lie {
             found.current_epoch = Epoch(1);
         }
-        h.truth(S3, found, before, digest);
+        h.audit(S3, found, before, digest);
     });
 }
 
@@ -598,8 +598,8 @@ fn unsynced_truncation_may_leave_the_longer_log() {
     h.confirms(S1);
     let state = h.member(S1).state.clone();
     h.is_synced_with(S1, S2, E2);
-    h.truth(S1, state.clone(), lost, digest);
-    h.sees(Observation::CachedTruth { server: S1, state, last: kept });
+    h.audit(S1, state.clone(), lost, digest);
+    h.sees(Observation::CachedAudit { server: S1, state, last: kept });
     h.passes();
 }
 

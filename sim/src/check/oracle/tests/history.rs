@@ -565,7 +565,7 @@ impl History {
     }
 
     pub(super) fn disk_with(&mut self, state: DurableState, last: Zxid, digest: u64) {
-        self.sees(Observation::DurableTruth {
+        self.sees(Observation::DurableAudit {
             server: SERVER,
             state,
             last,
@@ -576,7 +576,7 @@ impl History {
 
     /// A sample of the disk as if all that is written survived.
     pub(super) fn cached(&mut self, state: DurableState, last: Zxid) {
-        self.sees(Observation::CachedTruth { server: SERVER, state, last });
+        self.sees(Observation::CachedAudit { server: SERVER, state, last });
     }
 
     /// The only server stops, recovers up to `last`, and leads a new epoch.

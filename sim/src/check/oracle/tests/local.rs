@@ -266,7 +266,7 @@ fn s7_unanswered_handshake_may_have_changed_a_local_sessions_timeout() {
 }
 
 /// The server restarts with this option for new sessions.
-fn is_retold(h: &mut History, local: bool) {
+fn restarts_with(h: &mut History, local: bool) {
     h.dies(SERVER);
     h.returns_told(SERVER, SessionOptions { local, upgrade: true });
     h.reign(SERVER, &[]);
@@ -277,7 +277,7 @@ fn s8_server_creates_a_global_session_though_restarted_with_local_ones() {
     twins_under(&rules(true), "S8", |h, lie| {
         let a = client(h);
         h.closes(a);
-        is_retold(h, lie);
+        restarts_with(h, lie);
         h.client(1);
     });
 }
@@ -285,7 +285,7 @@ fn s8_server_creates_a_global_session_though_restarted_with_local_ones() {
 #[test]
 fn s8_server_creates_a_local_session_though_restarted_without() {
     twins_under(&Rules::default(), "S8", |h, lie| {
-        is_retold(h, !lie);
+        restarts_with(h, !lie);
         client(h);
     });
 }
@@ -296,7 +296,7 @@ fn s4_global_session_gets_the_id_of_an_ended_local_one() {
     twins_under(&rules(true), "S4", |h, lie| {
         let a = client(h);
         h.closes(a);
-        is_retold(h, false);
+        restarts_with(h, false);
         let b = h.greets(1, SessionId(0), Zxid::ZERO);
         let session = if lie { LOCAL } else { SessionId(LOCAL.0 + 1) };
         let txn = h.session_txn(b, session);

@@ -214,7 +214,7 @@ impl Play {
         }
         let last = self.log.last().map_or(Zxid::ZERO, |entry| entry.zxid);
         let (state, digest) = (self.state.clone(), fresh.digest());
-        self.observe(Observation::DurableTruth {
+        self.observe(Observation::DurableAudit {
             server: SERVER,
             state,
             last,

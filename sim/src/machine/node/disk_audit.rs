@@ -1,4 +1,4 @@
-//! Ground truth: what a server would find on its disk if the power failed now.
+//! Audit of a disk: what a server would find on its disk if the power failed now.
 //!
 //! Owns the recovery of copies. Must not touch the server, its disk or any stream of randomness.
 
@@ -19,7 +19,7 @@ pub(super) const STATE: &str = "state";
 
 /// What recovery found on a copy.
 #[derive(Debug)]
-pub struct Truth<T> {
+pub struct DiskAudit<T> {
     /// The state file.
     pub state: DurableState,
     /// The last transaction.
@@ -43,8 +43,8 @@ pub fn examine<T>(
     config: &Config,
     store: Options,
     look: fn(Server) -> T,
-) -> Result<Truth<T>, String> {
-    let recover = || -> Result<Truth<T>, String> {
+) -> Result<DiskAudit<T>, String> {
+    let recover = || -> Result<DiskAudit<T>, String> {
         let (log, snapshots) = SimFs::after_power_failure(disk, now, luck);
         let mut opened =
             storage_fs::open(log, snapshots, store).map_err(|error| error.to_string())?;
@@ -95,7 +95,7 @@ pub fn examine_cut_off(
     disk: &Disk,
     now: Instant,
     (config, store): (&Config, Options),
-    whole: &Truth<Box<Server>>,
+    whole: &DiskAudit<Box<Server>>,
     mut rng: Rng,
 ) -> Result<(), String> {
     let (copy, log, snapshots) = SimFs::rehearsal(disk, now, Luck::Worst);
@@ -109,9 +109,9 @@ pub fn examine_cut_off(
     let any = Luck::Drawn(rng.word());
     let luck = *rng.pick(&[Luck::Worst, Luck::Best, any]);
     let found = examine(&cut_off, at, luck, config, store, Box::new);
-    let said = |truth: &Truth<Box<Server>>| {
-        let DurableState { accepted_epoch, current_epoch, damaged, .. } = truth.state;
-        (truth.last, truth.seen.digest(), accepted_epoch, current_epoch, damaged)
+    let said = |audit: &DiskAudit<Box<Server>>| {
+        let DurableState { accepted_epoch, current_epoch, damaged, .. } = audit.state;
+        (audit.last, audit.seen.digest(), accepted_epoch, current_epoch, damaged)
     };
     let so_far = || format!("mended as far as {:?} {}, then a power failure: ", op.kind, op.name);
     match found {
@@ -184,7 +184,7 @@ fn replay<T>(
     config: &Config,
     (mut recovered, mended): (Recovered, bool),
     look: fn(Server) -> T,
-) -> Result<Truth<T>, String> {
+) -> Result<DiskAudit<T>, String> {
     let state = recovered.state.clone();
     // It has no say in its ensemble, but what it holds is whole.
     recovered.state.damaged = false;
@@ -205,7 +205,7 @@ fn replay<T>(
     if applied != last {
         return Err(format!("the log ends at {last}, and recovery applied up to {applied}"));
     }
-    Ok(Truth { state, last, seen: look(server), mended })
+    Ok(DiskAudit { state, last, seen: look(server), mended })
 }
 
 /// The last transaction that was found.
@@ -263,7 +263,7 @@ mod tests {
             examine(disk, LATER, Luck::Worst, &config, OPTIONS, Box::new).expect("is whole")
         };
         let whole = look(&disk.borrow());
-        let cut_off = |whole: &Truth<Box<Server>>, number| {
+        let cut_off = |whole: &DiskAudit<Box<Server>>, number| {
             let rng = Seeds::new(number).stream("truth/cut-off", 1);
             examine_cut_off(&disk.borrow(), LATER, (&config, OPTIONS), whole, rng)
         };
@@ -276,7 +276,7 @@ mod tests {
         for number in 1..=20 {
             assert_eq!(cut_off(&whole, number), Ok(()));
         }
-        let lie = Truth { last: Zxid(7), ..whole };
+        let lie = DiskAudit { last: Zxid(7), ..whole };
         let noticed = cut_off(&lie, 1).expect_err("that is not there");
         assert!(noticed.contains("instead of (0x7, "), "{noticed}");
     }
