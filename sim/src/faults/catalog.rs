@@ -47,7 +47,7 @@ pub enum Fault {
     ClientClose,
     ClientWrongPassword,
     ClientGarbage,
-    ClientTwin,
+    ClientDuplicate,
     ClientStorm,
     ClientDeaf,
     ClientDrift,
@@ -126,7 +126,7 @@ impl Fault {
         Fault::ClientClose,
         Fault::ClientWrongPassword,
         Fault::ClientGarbage,
-        Fault::ClientTwin,
+        Fault::ClientDuplicate,
         Fault::ClientStorm,
         Fault::ClientDeaf,
         Fault::ClientDrift,
@@ -255,8 +255,8 @@ impl Fault {
                 Every(5_000),
                 "a connection that is silent, half, oversized, or talks nonsense",
             ),
-            Fault::ClientTwin => (
-                "client.twin",
+            Fault::ClientDuplicate => (
+                "client.duplicate",
                 Every(12_000),
                 "somebody goes on with a living session on another connection",
             ),

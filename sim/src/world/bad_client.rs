@@ -164,7 +164,7 @@ impl World {
         // session.
         let leaders = self.leaders_by_epoch();
         let (leader, stale) = (leaders.first().copied(), leaders.len() > 1);
-        let rng = &mut self.fault_rng[Fault::ClientTwin as usize];
+        let rng = &mut self.fault_rng[Fault::ClientDuplicate as usize];
         let known = |client: &Client| Some((client.memory()?, client.conns().next()));
         let known: Vec<_> = self.clients.values().filter_map(known).collect();
         // A session id holds the creating server's id in the top byte, and below it a counter that

@@ -50,7 +50,7 @@ impl World {
     }
 
     pub(super) fn inject_once(&mut self, fault: Fault) {
-        let ends_calls = matches!(fault, Fault::ClientClose | Fault::ClientTwin);
+        let ends_calls = matches!(fault, Fault::ClientClose | Fault::ClientDuplicate);
         if ends_calls && !self.shared.decisions.is_scripted() {
             self.burst(fault);
         }
@@ -185,7 +185,7 @@ impl World {
             Fault::ClientWrongPassword => self.try_wrong_password(server),
             Fault::ClientGarbage => self.send_garbage(server),
             Fault::ClientOperator => self.send_operator(server),
-            Fault::ClientTwin => self.take_over(server),
+            Fault::ClientDuplicate => self.take_over(server),
             Fault::ClientStorm => self.scatter_clients(),
             Fault::ClientDeaf => self.inject_into_client(fault, |client, rng, shared| {
                 let until = Instant(shared.now.0 + rng.magnitude(20, 20_000) * MS);

@@ -35,9 +35,9 @@ impl World {
             return;
         }
         let faults = &self.shared.options.faults;
-        let enabled = [Fault::ClientTwin, Fault::ClientClose].map(|fault| faults.has(fault));
+        let enabled = [Fault::ClientDuplicate, Fault::ClientClose].map(|fault| faults.has(fault));
         match self.fault_rng[Fault::NetIsolateLeader as usize].below(4) {
-            0 if enabled[0] => self.inject_once(Fault::ClientTwin),
+            0 if enabled[0] => self.inject_once(Fault::ClientDuplicate),
             1 if enabled[1] => self.inject_once(Fault::ClientClose),
             _ => self.ask_for_sync(server),
         }

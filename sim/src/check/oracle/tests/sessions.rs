@@ -305,14 +305,14 @@ fn two_clients_of_a_session_do_not_bind_each_other() {
     let (session, seen) = (h.session(a), h.tip());
     h.writes(b, create("/x"));
     h.reads(a, get("/x"));
-    let twin = h.greets(7, session, seen);
-    h.welcomes(twin, session);
-    h.asks(twin, get("/"));
-    h.answers_at(twin, seen, |_| {});
+    let duplicate = h.greets(7, session, seen);
+    h.welcomes(duplicate, session);
+    h.asks(duplicate, get("/"));
+    h.answers_at(duplicate, seen, |_| {});
     h.closes(a);
     let a = h.greets(0, session, h.tip());
     h.welcomes(a, session);
-    h.closes(twin);
+    h.closes(duplicate);
     h.reads(a, get("/x"));
     h.passes();
 }
