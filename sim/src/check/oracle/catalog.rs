@@ -412,7 +412,7 @@ mod tests {
             for test in tests {
                 let body = scenarios.split(&format!("fn {test}() {{\n    ")).nth(1).unwrap_or("");
                 let scenario = body.lines().next().unwrap_or("");
-                let is_about = scenario.starts_with("twins")
+                let is_about = scenario.starts_with("check_pair")
                     && scenario.contains(&format!("\"{}\"", id.name()));
                 assert!(is_about, "{test} is no scenario about {}: {scenario}", id.name());
             }

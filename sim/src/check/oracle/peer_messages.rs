@@ -445,9 +445,9 @@ impl Zab {
         history_status: HistoryStatus,
         evidence: &impl Fn() -> Vec<String>,
     ) -> Verdict {
-        let honest =
+        let is_true =
             history_status != HistoryStatus::Complete || self.worth(id) == HistoryStatus::Complete;
-        checks.check(Id::Z16, honest, evidence)
+        checks.check(Id::Z16, is_true, evidence)
     }
 
     /// Checks the notifications of a step, in order.
@@ -478,9 +478,9 @@ impl Zab {
             };
             self.has_this_voice(checks, by, history_status, &evidence)?;
             if vote.candidate == by {
-                let honest = history_status != HistoryStatus::Complete
+                let is_true = history_status != HistoryStatus::Complete
                     || (vote == own && own.zxid <= durable);
-                checks.check(Id::Z16, server_state != ServerState::Looking || honest, evidence)?;
+                checks.check(Id::Z16, server_state != ServerState::Looking || is_true, evidence)?;
                 self.server(by).stood.insert((vote.epoch, vote.zxid));
                 continue;
             }

@@ -276,8 +276,8 @@ mod tests {
         for number in 1..=20 {
             assert_eq!(cut_off(&whole, number), Ok(()));
         }
-        let lie = DiskAudit { last: Zxid(7), ..whole };
-        let noticed = cut_off(&lie, 1).expect_err("that is not there");
+        let wrong = DiskAudit { last: Zxid(7), ..whole };
+        let noticed = cut_off(&wrong, 1).expect_err("that is not there");
         assert!(noticed.contains("instead of (0x7, "), "{noticed}");
     }
 

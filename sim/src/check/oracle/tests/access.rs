@@ -7,7 +7,7 @@ use zabkeeper_core::wire::EventType::{NodeCreated, NodeDataChanged};
 use zabkeeper_core::wire::{Acl, Perms, ReplyBody, Request};
 
 use super::history::{
-    History, create, create_for, delete, get, only, set, twins, watch_data, watch_exists,
+    History, check_pair, create, create_for, delete, get, only, set, watch_data, watch_exists,
 };
 
 fn get_acl(path: &str) -> Request {
@@ -16,12 +16,12 @@ fn get_acl(path: &str) -> Request {
 
 #[test]
 fn t7_forbidden_read_is_not_refused_with_no_auth() {
-    twins("T7", |h, lie| {
+    check_pair("T7", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(a, create_for("/a", &only("u:p")));
         h.asks(b, get("/a"));
         h.answers_as(b, |reply| {
-            if lie {
+            if violating {
                 reply.result = Err(ErrorCode::NoNode);
             }
         });
@@ -30,14 +30,14 @@ fn t7_forbidden_read_is_not_refused_with_no_auth() {
 
 #[test]
 fn t7_granted_write_is_refused() {
-    twins("T7", |h, lie| {
+    check_pair("T7", |h, violating| {
         let a = h.client(0);
         h.writes(a, create_for("/a", &only("u:p")));
         h.shows_user(a, "u:p");
         h.believes(a);
         h.asks(a, set("/a", "v1"));
         h.does_as(a, |txn| {
-            if lie {
+            if violating {
                 txn.op = TxnOp::Error { code: ErrorCode::NoAuth };
             }
         });
@@ -47,14 +47,14 @@ fn t7_granted_write_is_refused() {
 /// Edge 165
 #[test]
 fn t7_auth_entry_is_stored_unexpanded() {
-    twins("T7", |h, lie| {
+    check_pair("T7", |h, violating| {
         let a = h.client(0);
         h.shows_user(a, "u:p");
         h.believes(a);
         let auth = Acl { scheme: "auth".into(), id: "anything".into(), ..only("u:p")[0].clone() };
         h.asks(a, create_for("/a", std::slice::from_ref(&auth)));
         h.does_as(a, |txn| {
-            if let (true, TxnOp::Create { acl, .. }) = (lie, &mut txn.op) {
+            if let (true, TxnOp::Create { acl, .. }) = (violating, &mut txn.op) {
                 *acl = vec![auth.clone()];
             }
         });
@@ -64,14 +64,14 @@ fn t7_auth_entry_is_stored_unexpanded() {
 /// Edge 174
 #[test]
 fn t7_get_acl_shows_a_digest() {
-    twins("T7", |h, lie| {
+    check_pair("T7", |h, violating| {
         let a = h.client(0);
         let mut list = only("u:p");
         list.push(Acl { perms: Perms::READ, ..Acl::open()[0].clone() });
         h.writes(a, create_for("/a", &list));
         h.asks(a, get_acl("/a"));
         h.answers_as(a, |reply| {
-            if let (true, Ok(ReplyBody::Acl(shown, _))) = (lie, &mut reply.result) {
+            if let (true, Ok(ReplyBody::Acl(shown, _))) = (violating, &mut reply.result) {
                 *shown = list.clone();
             }
         });
@@ -81,11 +81,11 @@ fn t7_get_acl_shows_a_digest() {
 /// Edge 123
 #[test]
 fn t7_event_reaches_a_client_without_read_permission() {
-    twins("T7", |h, lie| {
+    check_pair("T7", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_exists("/a"));
         let zxid = h.writes(b, create_for("/a", &only("u:p")));
-        if lie {
+        if violating {
             h.tells(a, NodeCreated, "/a", zxid);
         }
         h.reads(a, get("/"));
@@ -94,10 +94,10 @@ fn t7_event_reaches_a_client_without_read_permission() {
 
 #[test]
 fn t7_event_of_a_multi_reaches_a_client_that_may_read_neither_node() {
-    twins("T7", |h, lie| {
+    check_pair("T7", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, Request::AddWatch { path: "/a".into(), mode: PersistentRecursive });
-        let second = if lie { create_for("/a", &only("u:q")) } else { create("/a") };
+        let second = if violating { create_for("/a", &only("u:q")) } else { create("/a") };
         let parts = vec![create_for("/a", &only("u:p")), delete("/a"), second];
         let zxid = h.writes(b, Request::Multi(parts));
         h.tells(a, NodeCreated, "/a", zxid);
@@ -106,7 +106,7 @@ fn t7_event_of_a_multi_reaches_a_client_that_may_read_neither_node() {
 
 #[test]
 fn w3_event_is_withheld_from_a_client_with_read_permission() {
-    twins("W3", |h, lie| {
+    check_pair("W3", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.shows_user(a, "u:p");
         h.believes(a);
@@ -115,7 +115,7 @@ fn w3_event_is_withheld_from_a_client_with_read_permission() {
         h.shows_user(b, "u:p");
         h.believes(b);
         let zxid = h.writes(b, set("/a", "v1"));
-        if !lie {
+        if !violating {
             h.tells(a, NodeDataChanged, "/a", zxid);
         }
         h.reads(a, get("/"));
@@ -172,12 +172,12 @@ fn request_has_the_identities_sent_before_it() {
 /// HS-13
 #[test]
 fn c13_client_does_not_authenticate_again() {
-    twins("C13", |h, lie| {
+    check_pair("C13", |h, violating| {
         let a = h.client(0);
         h.shows_user(a, "u:p");
         h.believes(a);
         let a = h.reconnects(a);
-        if !lie {
+        if !violating {
             h.shows_user(a, "u:p");
             h.believes(a);
         }
@@ -188,12 +188,12 @@ fn c13_client_does_not_authenticate_again() {
 /// HS-13. A credential whose auth was not answered need not be sent again.
 #[test]
 fn c13_client_sends_only_one_of_two_credentials_again() {
-    twins("C13", |h, lie| {
+    check_pair("C13", |h, violating| {
         let a = h.client(0);
         h.shows_user(a, "u:p");
         h.shows_user(a, "v:p");
         h.believes(a);
-        if lie {
+        if violating {
             h.believes(a);
         }
         let a = h.reconnects(a);

@@ -8,7 +8,7 @@ use zabkeeper_core::wire::{Request, SetWatches};
 use zabkeeper_core::{Instant, ServerId, SessionId, WallMs, Zxid};
 
 use super::cast::link;
-use super::history::{History, create, create_with, get, set, twins_of, watch_data};
+use super::history::{History, check_pair_of, create, create_with, get, set, watch_data};
 use crate::check::observe::{Holder, Observation};
 
 const S1: ServerId = ServerId(1);
@@ -68,19 +68,19 @@ fn follower_may_answer_with_an_older_state() {
 
 #[test]
 fn c5_followers_sync_reply_shows_an_older_state() {
-    twins_of(3, "C5", |h, lie| {
+    check_pair_of(3, "C5", |h, violating| {
         let (a, b) = (h.client(0), h.client_of(S2, 1));
         let before = h.tip();
         let zxid = h.writes(a, create("/a"));
         h.asks(b, sync());
         h.follows(S2);
-        h.answers_at(b, if lie { before } else { zxid }, |_| {});
+        h.answers_at(b, if violating { before } else { zxid }, |_| {});
     });
 }
 
 #[test]
 fn c3_read_goes_back_on_another_server() {
-    twins_of(3, "C3", |h, lie| {
+    check_pair_of(3, "C3", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         let before = h.tip();
         let zxid = h.writes(a, create("/a"));
@@ -88,30 +88,30 @@ fn c3_read_goes_back_on_another_server() {
         h.follows(S2);
         let b = h.moves_without_memory(b, S2);
         h.asks(b, get("/a"));
-        h.answers_at(b, if lie { before } else { zxid }, |_| {});
+        h.answers_at(b, if violating { before } else { zxid }, |_| {});
     });
 }
 
 #[test]
 fn c4_session_misses_its_own_write_on_a_follower() {
-    twins_of(3, "C4", |h, lie| {
+    check_pair_of(3, "C4", |h, violating| {
         let a = h.client(0);
         let before = h.tip();
         let zxid = h.writes(a, create("/a"));
         h.follows(S2);
         let a = h.moves_without_memory(a, S2);
         h.asks(a, get("/a"));
-        h.answers_at(a, if lie { before } else { zxid }, |_| {});
+        h.answers_at(a, if violating { before } else { zxid }, |_| {});
     });
 }
 
 #[test]
 fn c6_follower_that_is_behind_accepts_a_client() {
-    twins_of(3, "C6", |h, lie| {
+    check_pair_of(3, "C6", |h, violating| {
         let a = h.client(0);
         h.follows(S2);
         h.writes(a, create("/a"));
-        if !lie {
+        if !violating {
             h.follows(S2);
         }
         h.moves(a, S2);
@@ -120,14 +120,14 @@ fn c6_follower_that_is_behind_accepts_a_client() {
 
 #[test]
 fn c8_next_leader_executes_a_write_again() {
-    twins_of(3, "C8", |h, lie| {
+    check_pair_of(3, "C8", |h, violating| {
         let a = h.client_of(S3, 0);
         h.asks(a, set("/", "once"));
         let mut txn = h.decides(a);
         h.commits(txn.clone());
         h.dies(S1);
         h.reign(S2, &[S3]);
-        if lie {
+        if violating {
             txn.zxid = h.next_zxid();
             h.commits(txn);
         }
@@ -154,7 +154,7 @@ fn next_leader_may_execute_a_write_that_was_never_committed() {
 
 #[test]
 fn w2_watch_is_lost_between_two_servers() {
-    twins_of(3, "W2", |h, lie| {
+    check_pair_of(3, "W2", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_data("/"));
         let relative_zxid = Some(h.tip());
@@ -163,7 +163,7 @@ fn w2_watch_is_lost_between_two_servers() {
         let a = h.moves(a, S2);
         let data = vec!["/".to_owned()];
         h.asks(a, Request::SetWatches(SetWatches { relative_zxid, data, ..SetWatches::default() }));
-        if !lie {
+        if !violating {
             h.retells(a, NodeDataChanged, "/");
         }
         h.answers(a);
@@ -172,12 +172,12 @@ fn w2_watch_is_lost_between_two_servers() {
 
 #[test]
 fn w3_follower_shows_a_change_before_its_event() {
-    twins_of(3, "W3", |h, lie| {
+    check_pair_of(3, "W3", |h, violating| {
         let (a, b) = (h.client_of(S2, 0), h.client(1));
         h.reads(a, watch_data("/"));
         let zxid = h.writes(b, set("/", "v1"));
         h.follows(S2);
-        if !lie {
+        if !violating {
             h.tells(a, NodeDataChanged, "/", zxid);
         }
         h.reads(a, get("/"));
@@ -186,7 +186,7 @@ fn w3_follower_shows_a_change_before_its_event() {
 
 #[test]
 fn w1_watch_fires_again_after_a_leader_change() {
-    twins_of(3, "W1", |h, lie| {
+    check_pair_of(3, "W1", |h, violating| {
         let (a, b) = (h.client_of(S2, 0), h.client_of(S3, 1));
         h.reads(a, watch_data("/"));
         let zxid = h.writes(b, set("/", "v1"));
@@ -195,7 +195,7 @@ fn w1_watch_fires_again_after_a_leader_change() {
         h.dies(S1);
         h.reign(S2, &[S3]);
         let zxid = h.writes(b, set("/", "v2"));
-        if lie {
+        if violating {
             h.tells(a, NodeDataChanged, "/", zxid);
         }
     });
@@ -203,18 +203,18 @@ fn w1_watch_fires_again_after_a_leader_change() {
 
 #[test]
 fn s3_follower_does_not_report_a_session_that_it_answered() {
-    twins_of(3, "S3", |h, lie| {
+    check_pair_of(3, "S3", |h, violating| {
         let a = h.client_of(S2, 0);
         h.waits(2_000);
         h.reads(a, get("/"));
         let touched = [h.session(a)];
-        pongs(h, S2, if lie { &[] } else { &touched });
+        pongs(h, S2, if violating { &[] } else { &touched });
     });
 }
 
 #[test]
 fn s3_follower_that_reads_no_clients_does_not_report_them() {
-    twins_of(3, "S3", |h, lie| {
+    check_pair_of(3, "S3", |h, violating| {
         let a = h.client_of(S2, 0);
         let touched = [h.session(a)];
         h.hears(
@@ -223,40 +223,40 @@ fn s3_follower_that_reads_no_clients_does_not_report_them() {
             PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
         );
         h.sees(Observation::Unread { server: S2, open: &[a] });
-        pongs(h, S2, if lie { &[] } else { &touched });
+        pongs(h, S2, if violating { &[] } else { &touched });
     });
 }
 
 #[test]
 fn s3_leader_ignores_the_report_of_its_follower() {
-    twins_of(3, "S3", |h, lie| {
+    check_pair_of(3, "S3", |h, violating| {
         let a = h.client_of(S2, 0);
         let session = h.session(a);
         pongs(h, S2, &[session]);
         h.waits(3_000);
         h.reads(a, get("/"));
         pongs(h, S2, &[session]);
-        h.waits(if lie { 2_000 } else { 4_000 });
+        h.waits(if violating { 2_000 } else { 4_000 });
         expires(h, session);
     });
 }
 
 #[test]
 fn s3_new_leader_of_three_expires_before_a_full_timeout() {
-    twins_of(3, "S3", |h, lie| {
+    check_pair_of(3, "S3", |h, violating| {
         let a = h.client_of(S3, 0);
         let session = h.session(a);
         h.waits(3_000);
         h.dies(S1);
         h.reign(S2, &[S3]);
-        h.waits(if lie { 2_000 } else { 4_000 });
+        h.waits(if violating { 2_000 } else { 4_000 });
         expires(h, session);
     });
 }
 
 #[test]
 fn s5_old_connection_of_a_moved_session_shows_a_later_state() {
-    twins_of(3, "S5", |h, lie| {
+    check_pair_of(3, "S5", |h, violating| {
         let a = h.client_of(S2, 0);
         let (session, before) = (h.session(a), h.tip());
         let conn = h.greets_at(S3, 0, session, Zxid::ZERO);
@@ -265,40 +265,40 @@ fn s5_old_connection_of_a_moved_session_shows_a_later_state() {
         let moved = h.commits(Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin, op });
         h.asks(a, get("/"));
         h.follows(S2);
-        h.answers_at(a, if lie { moved } else { before }, |_| {});
+        h.answers_at(a, if violating { moved } else { before }, |_| {});
     });
 }
 
 #[test]
 fn s6_follower_accepts_a_session_whose_end_it_has_not_applied() {
-    twins_of(3, "S6", |h, lie| {
+    check_pair_of(3, "S6", |h, violating| {
         let session = leaves(h);
         h.follows(S2);
         h.waits(4_200);
         let early = h.greets_at(S2, 0, session, Zxid::ZERO);
         expires(h, session);
         let late = h.greets_at(S2, 0, session, Zxid::ZERO);
-        h.welcomes(if lie { late } else { early }, session);
+        h.welcomes(if violating { late } else { early }, session);
     });
 }
 
 #[test]
 fn s6_session_is_accepted_after_its_end_was_proposed() {
-    twins_of(3, "S6", |h, lie| {
+    check_pair_of(3, "S6", |h, violating| {
         let session = leaves(h);
         h.waits(4_200);
         let early = h.greets_at(S2, 0, session, Zxid::ZERO);
         let end = expiry(h, session);
         h.proposes(&end.encode());
         let late = h.greets_at(S2, 0, session, Zxid::ZERO);
-        h.welcomes(if lie { late } else { early }, session);
+        h.welcomes(if violating { late } else { early }, session);
         h.settles(end.zxid);
     });
 }
 
 #[test]
 fn s7_session_without_a_client_never_expires() {
-    twins_of(3, "S7", |h, lie| {
+    check_pair_of(3, "S7", |h, violating| {
         let session = leaves(h);
         h.waits(20_000);
         h.hears(
@@ -322,7 +322,7 @@ fn s7_session_without_a_client_never_expires() {
                 digests: Vec::new(),
             }),
         );
-        if !lie {
+        if !violating {
             expires(h, session);
         }
         h.ends();
@@ -331,9 +331,9 @@ fn s7_session_without_a_client_never_expires() {
 
 #[test]
 fn s7_unanswered_handshake_may_have_changed_the_timeout() {
-    twins_of(3, "S7", |h, lie| {
+    check_pair_of(3, "S7", |h, violating| {
         let session = leaves(h);
-        h.greets_in_vain(session, if lie { 4_000 } else { 30_000 });
+        h.greets_in_vain(session, if violating { 4_000 } else { 30_000 });
         h.waits(20_000);
         h.ends();
     });
@@ -341,10 +341,10 @@ fn s7_unanswered_handshake_may_have_changed_the_timeout() {
 
 #[test]
 fn s7_pause_of_the_leader_extends_the_timeout() {
-    twins_of(3, "S7", |h, lie| {
+    check_pair_of(3, "S7", |h, violating| {
         leaves(h);
         // The pause ends before, or after, the leader last touched the session.
-        let pause_ms = if lie { 10 } else { 19_000 };
+        let pause_ms = if violating { 10 } else { 19_000 };
         h.sees(Observation::StandsStill { server: S1, until: Instant(pause_ms * 1_000_000) });
         h.waits(20_000);
         h.ends();
@@ -353,7 +353,7 @@ fn s7_pause_of_the_leader_extends_the_timeout() {
 
 #[test]
 fn t1_ephemeral_of_an_earlier_epoch_outlives_its_session() {
-    twins_of(3, "T1", |h, lie| {
+    check_pair_of(3, "T1", |h, violating| {
         let a = h.client_of(S3, 0);
         let session = h.session(a);
         let without = h.model.digest_at(h.tip());
@@ -367,7 +367,7 @@ fn t1_ephemeral_of_an_earlier_epoch_outlives_its_session() {
         let txn = Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op };
         h.follows(S3);
         let zxid = h.commits(txn);
-        let left = if lie { ephemeral } else { 0 };
+        let left = if violating { ephemeral } else { 0 };
         h.sends(S2, S3, PeerMessage::Leader(FromLeader::Commit { zxid }));
         h.member(S3).committed = zxid;
         h.shows(S3);
@@ -378,11 +378,11 @@ fn t1_ephemeral_of_an_earlier_epoch_outlives_its_session() {
 
 #[test]
 fn t1_follower_holds_another_tree() {
-    twins_of(3, "T1", |h, lie| {
+    check_pair_of(3, "T1", |h, violating| {
         let a = h.client(0);
         h.follows(S2);
         let zxid = h.writes(a, create("/a"));
-        let digest = Some(h.model.digest_at(zxid) ^ u64::from(lie));
+        let digest = Some(h.model.digest_at(zxid) ^ u64::from(violating));
         h.sends(S1, S2, PeerMessage::Leader(FromLeader::Commit { zxid }));
         h.member(S2).committed = zxid;
         h.shows(S2);

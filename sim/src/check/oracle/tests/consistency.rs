@@ -5,20 +5,20 @@ use zabkeeper_core::wire::{MultiResult, ReplyBody, Request};
 use zabkeeper_core::{ErrorCode, SessionId, Zxid};
 
 use super::history::{
-    History, create, create_with, data, delete, everything, get, set, twins, twins_under,
+    History, check_pair, check_pair_under, create, create_with, data, delete, everything, get, set,
 };
 use crate::check::model::Rules;
 
 #[test]
 fn c1_later_write_gets_an_earlier_zxid() {
-    twins("C1", |h, lie| {
+    check_pair("C1", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         let earlier = h.tip();
         h.writes(a, create("/a"));
         h.asks(b, create("/b"));
         h.does(b);
         h.answers_as(b, |reply| {
-            if lie {
+            if violating {
                 reply.zxid = earlier.wire();
             }
         });
@@ -27,11 +27,11 @@ fn c1_later_write_gets_an_earlier_zxid() {
 
 #[test]
 fn c2_replies_are_swapped() {
-    twins("C2", |h, lie| {
+    check_pair("C2", |h, violating| {
         let a = h.client(0);
         h.asks(a, get("/"));
         h.asks(a, get("/zookeeper"));
-        if lie {
+        if violating {
             h.answers_as(a, |reply| reply.xid += 1);
         } else {
             h.answers(a);
@@ -42,65 +42,65 @@ fn c2_replies_are_swapped() {
 
 #[test]
 fn c2_write_is_answered_with_the_next_writes_zxid() {
-    twins("C2", |h, lie| {
+    check_pair("C2", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         h.asks(a, create("/b"));
         h.does(a);
         h.does(a);
-        h.answers_as(a, |reply| reply.zxid += i64::from(lie));
+        h.answers_as(a, |reply| reply.zxid += i64::from(violating));
         h.answers(a);
     });
 }
 
 #[test]
 fn c3_read_goes_back() {
-    twins("C3", |h, lie| {
+    check_pair("C3", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         let old = h.tip();
         h.writes(a, create("/a"));
         h.reads(b, get("/a"));
         h.asks(b, get("/a"));
-        h.answers_at(b, if lie { old } else { h.tip() }, |_| {});
+        h.answers_at(b, if violating { old } else { h.tip() }, |_| {});
     });
 }
 
 #[test]
 fn c3_read_is_older_than_its_zxid() {
-    twins("C3", |h, lie| {
+    check_pair("C3", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         let old = h.writes(a, create("/a"));
         let new = h.writes(a, set("/a", "v1"));
         h.asks(b, get("/a"));
-        let at = if lie { old } else { new };
+        let at = if violating { old } else { new };
         h.answers_at(b, at, |reply| reply.zxid = new.wire());
     });
 }
 
 #[test]
 fn c3_reply_names_an_uncommitted_zxid() {
-    twins("C3", |h, lie| {
+    check_pair("C3", |h, violating| {
         let a = h.client(0);
         h.asks(a, get("/"));
-        h.answers_as(a, |reply| reply.zxid += i64::from(lie));
+        h.answers_as(a, |reply| reply.zxid += i64::from(violating));
     });
 }
 
 #[test]
 fn c4_session_misses_its_own_write() {
-    twins("C4", |h, lie| {
+    check_pair("C4", |h, violating| {
         let a = h.client(0);
         let old = h.tip();
         h.writes(a, create("/a"));
         h.asks(a, get("/a"));
-        h.answers_at(a, if lie { old } else { h.tip() }, |_| {});
+        h.answers_at(a, if violating { old } else { h.tip() }, |_| {});
     });
 }
 
 /// The connect request claims no zxid, so that C6 does not report the reply first.
 #[test]
 fn c4_session_misses_its_own_write_on_the_next_connection() {
-    twins("C4", |h, lie| {
+    check_pair("C4", |h, violating| {
         let a = h.client(0);
         let old = h.tip();
         h.writes(a, create("/a"));
@@ -108,26 +108,26 @@ fn c4_session_misses_its_own_write_on_the_next_connection() {
         let b = h.greets(0, h.session(a), Zxid::ZERO);
         h.welcomes(b, h.session(a));
         h.asks(b, get("/a"));
-        h.answers_at(b, if lie { old } else { h.tip() }, |_| {});
+        h.answers_at(b, if violating { old } else { h.tip() }, |_| {});
     });
 }
 
 #[test]
 fn c5_sync_reply_shows_an_older_state() {
-    twins("C5", |h, lie| {
+    check_pair("C5", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         let old = h.tip();
         h.writes(a, create("/a"));
         h.asks(b, Request::Sync { path: "/".into() });
-        h.answers_at(b, if lie { old } else { h.tip() }, |_| {});
+        h.answers_at(b, if violating { old } else { h.tip() }, |_| {});
     });
 }
 
 #[test]
 fn c6_client_ahead_of_the_server_is_accepted() {
-    twins("C6", |h, lie| {
+    check_pair("C6", |h, violating| {
         let a = h.client(0);
-        let ahead = Zxid(h.tip().0 + u64::from(lie));
+        let ahead = Zxid(h.tip().0 + u64::from(violating));
         h.closes(a);
         let b = h.greets(0, h.session(a), ahead);
         h.welcomes(b, h.session(a));
@@ -136,23 +136,23 @@ fn c6_client_ahead_of_the_server_is_accepted() {
 
 #[test]
 fn c7_acknowledged_write_is_lost() {
-    twins("C7", |h, lie| {
+    check_pair("C7", |h, violating| {
         let a = h.client(0);
         let before = h.tip();
         let zxid = h.writes(a, create("/a"));
         h.closes(a);
-        h.restarts(if lie { before } else { zxid });
+        h.restarts(if violating { before } else { zxid });
     });
 }
 
 #[test]
 fn c7_acknowledged_write_was_never_committed() {
-    twins("C7", |h, lie| {
+    check_pair("C7", |h, violating| {
         let a = h.client(0);
         h.asks(a, create_with("/a", "v0", 0));
         let txn = h.decides(a);
         h.proposes(&txn.encode());
-        if lie {
+        if violating {
             let zxid = txn.zxid;
             h.model.apply(txn).unwrap();
             assert_eq!(h.tip(), zxid);
@@ -165,12 +165,12 @@ fn c7_acknowledged_write_was_never_committed() {
 
 #[test]
 fn c8_executed_write_is_reported_as_failed() {
-    twins("C8", |h, lie| {
+    check_pair("C8", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         h.does(a);
         h.answers_as(a, |reply| {
-            if lie {
+            if violating {
                 reply.result = Err(ErrorCode::NodeExists);
             }
         });
@@ -179,12 +179,12 @@ fn c8_executed_write_is_reported_as_failed() {
 
 #[test]
 fn c8_write_executes_twice_on_one_connection() {
-    twins("C8", |h, lie| {
+    check_pair("C8", |h, violating| {
         let a = h.client(0);
         h.asks(a, set("/", "once"));
         let mut txn = h.decides(a);
         h.commits(txn.clone());
-        if lie {
+        if violating {
             txn.zxid = h.next_zxid();
             h.commits(txn);
         }
@@ -194,7 +194,7 @@ fn c8_write_executes_twice_on_one_connection() {
 /// The model applies the second transaction, so that the next read is checked on the real state.
 #[test]
 fn c3_checks_the_state_after_a_muted_violation() {
-    twins("C3", |h, lie| {
+    check_pair("C3", |h, violating| {
         h.oracles.mute("C8");
         let a = h.client(0);
         h.asks(a, set("/", "once"));
@@ -208,7 +208,7 @@ fn c3_checks_the_state_after_a_muted_violation() {
         h.commits(txn);
         h.asks(a, get("/"));
         h.answers_as(a, |reply| {
-            if let (true, Ok(ReplyBody::Data(_, stat))) = (lie, &mut reply.result) {
+            if let (true, Ok(ReplyBody::Data(_, stat))) = (violating, &mut reply.result) {
                 stat.version -= 1;
             }
         });
@@ -217,23 +217,23 @@ fn c3_checks_the_state_after_a_muted_violation() {
 
 #[test]
 fn c8_client_sends_a_write_again_on_the_next_connection() {
-    twins("C8", |h, lie| {
+    check_pair("C8", |h, violating| {
         let a = h.client(0);
         h.asks(a, set("/", "client 0 serial 1"));
         h.does(a);
         let a = h.reconnects(a);
-        h.writes(a, set("/", if lie { "client 0 serial 1" } else { "client 0 serial 2" }));
+        h.writes(a, set("/", if violating { "client 0 serial 1" } else { "client 0 serial 2" }));
     });
 }
 
 #[test]
 fn c9_write_gets_a_wrong_error() {
-    twins("C9", |h, lie| {
+    check_pair("C9", |h, violating| {
         let a = h.client(0);
         h.writes(a, create("/a"));
         h.asks(a, create("/a"));
         h.does_as(a, |txn| {
-            if lie {
+            if violating {
                 txn.op = TxnOp::Error { code: ErrorCode::NoNode };
             }
         });
@@ -243,12 +243,12 @@ fn c9_write_gets_a_wrong_error() {
 
 #[test]
 fn c9_write_gets_a_wrong_stat() {
-    twins("C9", |h, lie| {
+    check_pair("C9", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         h.does(a);
         h.answers_as(a, |reply| {
-            if let (true, Ok(ReplyBody::PathStat(_, stat))) = (lie, &mut reply.result) {
+            if let (true, Ok(ReplyBody::PathStat(_, stat))) = (violating, &mut reply.result) {
                 stat.cversion += 1;
             }
         });
@@ -257,21 +257,21 @@ fn c9_write_gets_a_wrong_stat() {
 
 #[test]
 fn c9_write_becomes_a_transaction_of_another_session() {
-    twins("C9", |h, lie| {
+    check_pair("C9", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.asks(a, create("/a"));
-        let session = if lie { h.session(b) } else { h.session(a) };
+        let session = if violating { h.session(b) } else { h.session(a) };
         h.does_as(a, |txn| txn.session = session);
     });
 }
 
 #[test]
 fn c9_read_gets_a_wrong_error() {
-    twins("C9", |h, lie| {
+    check_pair("C9", |h, violating| {
         let a = h.client(0);
         h.asks(a, get("/nowhere"));
         h.answers_as(a, |reply| {
-            if lie {
+            if violating {
                 reply.result = Err(ErrorCode::NotEmpty);
             }
         });
@@ -312,13 +312,13 @@ fn refused_writes_get_zookeepers_error_codes() {
 
 #[test]
 fn c10_sequence_number_is_used_again() {
-    twins("C10", |h, lie| {
+    check_pair("C10", |h, violating| {
         let a = h.client(0);
         h.writes(a, create_with("/s", "v0", 2));
         h.writes(a, delete("/s0000000001"));
         h.asks(a, create_with("/s", "v0", 2));
         h.does_as(a, |txn| {
-            if let (true, TxnOp::Create { path, .. }) = (lie, &mut txn.op) {
+            if let (true, TxnOp::Create { path, .. }) = (violating, &mut txn.op) {
                 *path = "/s0000000000".into();
             }
         });
@@ -328,12 +328,12 @@ fn c10_sequence_number_is_used_again() {
 
 #[test]
 fn c11_read_shows_data_that_was_never_written() {
-    twins("C11", |h, lie| {
+    check_pair("C11", |h, violating| {
         let a = h.client(0);
         h.writes(a, create("/a"));
         h.asks(a, get("/a"));
         h.answers_as(a, |reply| {
-            if let (true, Ok(ReplyBody::Data(value, _))) = (lie, &mut reply.result) {
+            if let (true, Ok(ReplyBody::Data(value, _))) = (violating, &mut reply.result) {
                 *value = data("v9");
             }
         });
@@ -342,11 +342,11 @@ fn c11_read_shows_data_that_was_never_written() {
 
 #[test]
 fn c11_write_stores_other_data() {
-    twins("C11", |h, lie| {
+    check_pair("C11", |h, violating| {
         let a = h.client(0);
         h.asks(a, set("/", "v1"));
         h.does_as(a, |txn| {
-            if let (true, TxnOp::SetData { data: value, .. }) = (lie, &mut txn.op) {
+            if let (true, TxnOp::SetData { data: value, .. }) = (violating, &mut txn.op) {
                 *value = data("v2");
             }
         });
@@ -355,11 +355,11 @@ fn c11_write_stores_other_data() {
 
 #[test]
 fn c11_server_writes_without_a_request() {
-    twins("C11", |h, lie| {
+    check_pair("C11", |h, violating| {
         let a = h.client(0);
         h.asks(a, set("/", "v1"));
         h.does_as(a, |txn| {
-            if lie {
+            if violating {
                 txn.origin = None;
                 txn.session = SessionId(0);
             }
@@ -373,11 +373,11 @@ fn check(path: &str, version: i32) -> Request {
 
 #[test]
 fn t6_half_of_a_multi_executes() {
-    twins("T6", |h, lie| {
+    check_pair("T6", |h, violating| {
         let a = h.client(0);
         h.asks(a, Request::Multi(vec![create("/a"), create("/a/b")]));
         h.does_as(a, |txn| {
-            if let (true, TxnOp::Multi(ops)) = (lie, &mut txn.op) {
+            if let (true, TxnOp::Multi(ops)) = (violating, &mut txn.op) {
                 ops.pop();
             }
         });
@@ -387,12 +387,12 @@ fn t6_half_of_a_multi_executes() {
 
 #[test]
 fn t6_failing_multi_executes_up_to_the_failure() {
-    twins("T6", |h, lie| {
+    check_pair("T6", |h, violating| {
         let a = h.client(0);
         h.writes(a, create("/a"));
         h.asks(a, Request::Multi(vec![set("/a", "v1"), check("/a", 0)]));
         h.does_as(a, |txn| {
-            if lie {
+            if violating {
                 let (path, data) = ("/a".into(), data("v1"));
                 txn.op = TxnOp::Multi(vec![TxnOp::SetData { path, data, version: 1 }]);
             }
@@ -403,12 +403,12 @@ fn t6_failing_multi_executes_up_to_the_failure() {
 
 #[test]
 fn c9_wrong_operation_of_a_multi_is_reported_as_failed() {
-    twins("C9", |h, lie| {
+    check_pair("C9", |h, violating| {
         let a = h.client(0);
         h.asks(a, Request::Multi(vec![create("/a"), create("/a"), delete("/a")]));
         h.does(a);
         h.answers_as(a, |reply| {
-            if let (true, Ok(ReplyBody::Multi(results))) = (lie, &mut reply.result) {
+            if let (true, Ok(ReplyBody::Multi(results))) = (violating, &mut reply.result) {
                 results.swap(0, 1);
             }
         });
@@ -420,7 +420,7 @@ fn list() -> Request {
 }
 
 /// The read lists children of three creates; with the fault, the first two are swapped.
-fn lists(h: &mut History, read: Request, lie: bool) {
+fn lists(h: &mut History, read: Request, violating: bool) {
     let a = h.client(0);
     h.writes(a, create("/p"));
     h.asks(a, Request::Multi(vec![create("/p/b"), create("/p/a")]));
@@ -439,7 +439,7 @@ fn lists(h: &mut History, read: Request, lie: bool) {
             panic!("no children: {reply:?}")
         };
         assert_eq!(*names, ["b", "a", "0"]);
-        if lie {
+        if violating {
             names.swap(0, 1);
         }
     });
@@ -448,13 +448,13 @@ fn lists(h: &mut History, read: Request, lie: bool) {
 /// OP-08
 #[test]
 fn c3_children_are_listed_in_another_order() {
-    twins("C3", |h, lie| lists(h, list(), lie));
+    check_pair("C3", |h, violating| lists(h, list(), violating));
 }
 
 /// OP-08
 #[test]
 fn c3_multi_read_lists_children_in_another_order() {
-    twins("C3", |h, lie| lists(h, Request::MultiRead(vec![list()]), lie));
+    check_pair("C3", |h, violating| lists(h, Request::MultiRead(vec![list()]), violating));
 }
 
 /// MULTI-01, edges 81 to 90
@@ -512,17 +512,17 @@ fn multi_operations_see_the_earlier_ones() {
 fn c9_oversized_request_gets_another_error() {
     let rules = Rules { record_bytes: 40, ..everything() };
     let large = create_with("/large", &"v".repeat(40), 0);
-    twins_under(&rules, "C9", |h, lie| {
+    check_pair_under(&rules, "C9", |h, violating| {
         let a = h.client(0);
         h.asks(a, large.clone());
         h.does_as(a, |txn| {
             assert_eq!(txn.op, TxnOp::Error { code: ErrorCode::Marshalling });
-            if lie {
+            if violating {
                 txn.op = TxnOp::Error { code: ErrorCode::NoNode };
             }
         });
     });
-    twins_under(&rules, "C9", |h, lie| {
+    check_pair_under(&rules, "C9", |h, violating| {
         let a = h.client(0);
         for name in ["/one-of-them", "/two-of-them", "/three-of-them"] {
             h.writes(a, create(name));
@@ -530,7 +530,7 @@ fn c9_oversized_request_gets_another_error() {
         h.asks(a, Request::GetChildren { path: "/".into(), watch: false, with_stat: false });
         h.answers_as(a, |reply| {
             assert_eq!(reply.result, Err(ErrorCode::Marshalling));
-            if lie {
+            if violating {
                 reply.result = Err(ErrorCode::NoNode);
             }
         });

@@ -55,26 +55,26 @@ struct ClientConn {
 /// Runs a scenario twice: without its fault, which must pass, and with it, which oracle `id` must
 /// report. One server with default rules.
 #[track_caller]
-pub(super) fn twins(id: &str, scenario: impl Fn(&mut History, bool)) {
-    twins_of(1, id, scenario);
+pub(super) fn check_pair(id: &str, scenario: impl Fn(&mut History, bool)) {
+    check_pair_of(1, id, scenario);
 }
 
-/// As [`twins`], with these rules.
+/// As [`check_pair`], with these rules.
 #[track_caller]
-pub(super) fn twins_under(rules: &Rules, id: &str, scenario: impl Fn(&mut History, bool)) {
-    tell(|| History::with(rules.clone()), id, scenario);
+pub(super) fn check_pair_under(rules: &Rules, id: &str, scenario: impl Fn(&mut History, bool)) {
+    run_pair(|| History::with(rules.clone()), id, scenario);
 }
 
-/// As [`twins`], with this many servers, of which the first leads and the others follow.
+/// As [`check_pair`], with this many servers, of which the first leads and the others follow.
 #[track_caller]
-pub(super) fn twins_of(servers: u64, id: &str, scenario: impl Fn(&mut History, bool)) {
-    tell(|| History::of(servers), id, scenario);
+pub(super) fn check_pair_of(servers: u64, id: &str, scenario: impl Fn(&mut History, bool)) {
+    run_pair(|| History::of(servers), id, scenario);
 }
 
-/// As [`twins`], with three servers that have been together for a while, and three seconds for each
-/// commit and answer.
+/// As [`check_pair`], with three servers that have been together for a while, and three seconds for
+/// each commit and answer.
 #[track_caller]
-pub(super) fn twins_in_time(id: &str, scenario: impl Fn(&mut History, bool)) {
+pub(super) fn check_pair_in_time(id: &str, scenario: impl Fn(&mut History, bool)) {
     let begin = || {
         let (sync_limit, commit_within) = (Duration::from_secs(5), Duration::from_secs(3));
         let answer_within = commit_within;
@@ -86,17 +86,18 @@ pub(super) fn twins_in_time(id: &str, scenario: impl Fn(&mut History, bool)) {
         history.waits(4_000);
         history
     };
-    tell(begin, id, scenario);
+    run_pair(begin, id, scenario);
 }
 
 #[track_caller]
-fn tell(begin: impl Fn() -> History, id: &str, scenario: impl Fn(&mut History, bool)) {
-    let mut honest = begin();
-    scenario(&mut honest, false);
-    honest.passes();
-    let mut lying = begin();
-    scenario(&mut lying, true);
-    let caught = lying.violation.unwrap_or_else(|| panic!("the lie about {id} is not caught"));
+fn run_pair(begin: impl Fn() -> History, id: &str, scenario: impl Fn(&mut History, bool)) {
+    let mut correct = begin();
+    scenario(&mut correct, false);
+    correct.passes();
+    let mut broken = begin();
+    scenario(&mut broken, true);
+    let caught =
+        broken.violation.unwrap_or_else(|| panic!("the violation of {id} is not reported"));
     assert_eq!(caught.id, id, "{caught}");
     assert!(!caught.evidence.is_empty(), "a violation must be explained");
 }
@@ -398,9 +399,9 @@ impl History {
         self.does_as(conn, |_| {})
     }
 
-    pub(super) fn does_as(&mut self, conn: ConnId, lie: impl Fn(&mut Txn)) -> Zxid {
+    pub(super) fn does_as(&mut self, conn: ConnId, change: impl Fn(&mut Txn)) -> Zxid {
         let mut txn = self.decides(conn);
-        lie(&mut txn);
+        change(&mut txn);
         self.commits(txn)
     }
 
@@ -484,13 +485,18 @@ impl History {
         self.answers_as(conn, |_| {})
     }
 
-    pub(super) fn answers_as(&mut self, conn: ConnId, lie: impl Fn(&mut Reply)) -> Reply {
+    pub(super) fn answers_as(&mut self, conn: ConnId, change: impl Fn(&mut Reply)) -> Reply {
         let tip = self.tip();
-        self.answers_at(conn, tip, lie)
+        self.answers_at(conn, tip, change)
     }
 
     /// As [`Self::answers_as`], with a read answered as it would have been at an earlier zxid.
-    pub(super) fn answers_at(&mut self, conn: ConnId, at: Zxid, lie: impl Fn(&mut Reply)) -> Reply {
+    pub(super) fn answers_at(
+        &mut self,
+        conn: ConnId,
+        at: Zxid,
+        change: impl Fn(&mut Reply),
+    ) -> Reply {
         let client_conn = self.client_conn_mut(conn);
         let (frame, txn) = client_conn.asked.pop_front().expect("a request to answer");
         let at = txn.unwrap_or(at);
@@ -503,7 +509,7 @@ impl History {
             }
         };
         let mut reply = Reply { xid: frame.xid, zxid: at.wire(), result };
-        lie(&mut reply);
+        change(&mut reply);
         let client_conn = self.client_conn_mut(conn);
         client_conn.seen = client_conn.seen.max(Zxid::from_wire(reply.zxid));
         self.says(conn, &reply);

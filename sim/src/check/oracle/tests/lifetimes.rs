@@ -7,7 +7,8 @@ use zabkeeper_core::{ErrorCode, SessionId, WallMs};
 use crate::check::oracle::Rules;
 
 use super::history::{
-    History, container, create, create_with, data, delete, everything, get, set, timed, twins_under,
+    History, check_pair_under, container, create, create_with, data, delete, everything, get, set,
+    timed,
 };
 
 /// A server deletes an expired node on its own.
@@ -30,10 +31,10 @@ fn quota(path: &str, limits: &str) -> [Request; 4] {
 /// Edge 194
 #[test]
 fn c11_never_used_container_is_deleted() {
-    twins_under(&everything(), "C11", |h, lie| {
+    check_pair_under(&everything(), "C11", |h, violating| {
         let a = h.client(0);
         h.writes(a, container("/c"));
-        if !lie {
+        if !violating {
             h.writes(a, create("/c/x"));
             h.writes(a, delete("/c/x"));
         }
@@ -44,11 +45,11 @@ fn c11_never_used_container_is_deleted() {
 /// Edge 195
 #[test]
 fn c11_container_with_a_child_is_deleted() {
-    twins_under(&everything(), "C11", |h, lie| {
+    check_pair_under(&everything(), "C11", |h, violating| {
         let a = h.client(0);
         h.writes(a, container("/c"));
         h.writes(a, create("/c/x"));
-        if !lie {
+        if !violating {
             h.writes(a, delete("/c/x"));
         }
         lapses(h, "/c", 7);
@@ -58,19 +59,19 @@ fn c11_container_with_a_child_is_deleted() {
 /// Edge 191
 #[test]
 fn c11_ttl_node_is_deleted_before_its_ttl() {
-    twins_under(&everything(), "C11", |h, lie| {
+    check_pair_under(&everything(), "C11", |h, violating| {
         let a = h.client(0);
         // Its mtime is 7.
         h.writes(a, timed("/t", 1_000));
-        lapses(h, "/t", if lie { 1_007 } else { 1_008 });
+        lapses(h, "/t", if violating { 1_007 } else { 1_008 });
     });
 }
 
 #[test]
 fn c11_persistent_node_is_deleted_without_a_request() {
-    twins_under(&everything(), "C11", |h, lie| {
+    check_pair_under(&everything(), "C11", |h, violating| {
         let a = h.client(0);
-        h.writes(a, if lie { create("/t") } else { timed("/t", 1) });
+        h.writes(a, if violating { create("/t") } else { timed("/t", 1) });
         lapses(h, "/t", 1_000_000);
     });
 }
@@ -78,7 +79,7 @@ fn c11_persistent_node_is_deleted_without_a_request() {
 /// Edge 185
 #[test]
 fn t8_write_beyond_a_hard_limit_succeeds() {
-    twins_under(&everything(), "T8", |h, lie| {
+    check_pair_under(&everything(), "T8", |h, violating| {
         let a = h.client(0);
         for request in quota("/q", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2") {
             h.writes(a, request);
@@ -88,7 +89,7 @@ fn t8_write_beyond_a_hard_limit_succeeds() {
         h.does_as(a, |txn| {
             let TxnOp::Error { code } = txn.op.clone() else { panic!("{txn}") };
             assert_eq!(code, ErrorCode::QuotaExceeded);
-            if lie {
+            if violating {
                 let (path, acl) = ("/q/y".to_owned(), zabkeeper_core::wire::Acl::open());
                 let lifetime = zabkeeper_core::txn::Lifetime::Persistent;
                 let data = data("v0");
@@ -100,7 +101,7 @@ fn t8_write_beyond_a_hard_limit_succeeds() {
 
 #[test]
 fn t8_read_shows_an_older_usage() {
-    twins_under(&everything(), "T8", |h, lie| {
+    check_pair_under(&everything(), "T8", |h, violating| {
         let a = h.client(0);
         for request in quota("/q", "count=5,bytes=5") {
             h.writes(a, request);
@@ -112,7 +113,7 @@ fn t8_read_shows_an_older_usage() {
         h.asks(a, get(stats));
         h.answers_as(a, |reply| {
             if let (true, Ok(zabkeeper_core::wire::ReplyBody::Data(found, _))) =
-                (lie, &mut reply.result)
+                (violating, &mut reply.result)
             {
                 *found = old.clone();
             }
@@ -183,14 +184,14 @@ fn looked_for_each_second() -> Rules {
 
 #[test]
 fn t10_ttl_node_outlives_its_ttl() {
-    twins_under(&looked_for_each_second(), "T10", |h, lie| {
+    check_pair_under(&looked_for_each_second(), "T10", |h, violating| {
         let a = h.client(0);
         // Its mtime is 7, as of all requests of clients.
         h.writes(a, timed("/t", 100));
         let session = h.session(a);
         h.waits(60_000);
         let (zxid, op) = (h.next_zxid(), TxnOp::CloseSession);
-        let time = WallMs(if lie { 108 } else { 107 });
+        let time = WallMs(if violating { 108 } else { 107 });
         h.commits(Txn { zxid, session, time, origin: None, op });
         h.waits(60_000);
         h.ends();
@@ -199,13 +200,13 @@ fn t10_ttl_node_outlives_its_ttl() {
 
 #[test]
 fn t10_empty_container_is_never_deleted() {
-    twins_under(&looked_for_each_second(), "T10", |h, lie| {
+    check_pair_under(&looked_for_each_second(), "T10", |h, violating| {
         let a = h.client(0);
         h.writes(a, container("/c"));
         h.writes(a, create("/c/x"));
         h.writes(a, delete("/c/x"));
         h.writes(a, Request::CloseSession);
-        if !lie {
+        if !violating {
             lapses(h, "/c", 7);
         }
         h.waits(60_000);
@@ -222,18 +223,18 @@ fn deleted_each_half_minute() -> Rules {
 /// The leader deletes one after the other at its rate; a node deleted earlier took a turn, too.
 #[test]
 fn t10_container_waits_longer_than_its_turn() {
-    twins_under(&deleted_each_half_minute(), "T10", |h, lie| {
+    check_pair_under(&deleted_each_half_minute(), "T10", |h, violating| {
         let a = h.client(0);
         for path in ["/a", "/b"] {
             h.writes(a, container(path));
             h.writes(a, create(&format!("{path}/x")));
             h.writes(a, delete(&format!("{path}/x")));
         }
-        if lie {
+        if violating {
             h.writes(a, delete("/a"));
         }
         h.writes(a, Request::CloseSession);
-        if !lie {
+        if !violating {
             lapses(h, "/a", 7);
         }
         h.waits(200_000);

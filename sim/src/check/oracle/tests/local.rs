@@ -9,7 +9,7 @@ use zabkeeper_core::{
     ConnId, Instant, ServerId, SessionId, SessionInfo, SessionOptions, WallMs, Zxid,
 };
 
-use super::history::{History, SERVER, create, create_with, get, twins, twins_under};
+use super::history::{History, SERVER, check_pair, check_pair_under, create, create_with, get};
 use super::operators::{report, reports};
 use crate::check::model::{LocalRules, Rules};
 use crate::check::observe::{Holder, Observation};
@@ -42,12 +42,12 @@ fn upgrades(h: &mut History) {
 
 #[test]
 fn s8_local_session_owns_an_ephemeral() {
-    twins_under(&rules(false), "S8", |h, lie| {
+    check_pair_under(&rules(false), "S8", |h, violating| {
         let a = client(h);
         h.writes(a, create("/p"));
         h.asks(a, create_with("/e", "v0", 1));
         h.does_as(a, |txn| {
-            if lie {
+            if violating {
                 txn.op = TxnOp::Create {
                     path: "/e".into(),
                     data: super::history::data("v0"),
@@ -63,16 +63,16 @@ fn s8_local_session_owns_an_ephemeral() {
 
 #[test]
 fn s8_ephemeral_create_is_decided_before_the_upgrade() {
-    twins_under(&rules(true), "S8", |h, lie| {
+    check_pair_under(&rules(true), "S8", |h, violating| {
         let a = client(h);
         h.asks(a, create_with("/e", "v0", 1));
-        if !lie {
+        if !violating {
             upgrades(h);
             keeps(h, &[]);
         }
         h.does(a);
         h.answers(a);
-        if !lie {
+        if !violating {
             let a = h.reconnects(a);
             h.writes(a, Request::CloseSession);
         }
@@ -81,9 +81,9 @@ fn s8_ephemeral_create_is_decided_before_the_upgrade() {
 
 #[test]
 fn s8_session_is_upgraded_without_need() {
-    twins_under(&rules(true), "S8", |h, lie| {
+    check_pair_under(&rules(true), "S8", |h, violating| {
         let a = client(h);
-        h.asks(a, create_with("/e", "v0", if lie { 0 } else { 1 }));
+        h.asks(a, create_with("/e", "v0", if violating { 0 } else { 1 }));
         upgrades(h);
         keeps(h, &[]);
         h.does(a);
@@ -93,11 +93,11 @@ fn s8_session_is_upgraded_without_need() {
 
 #[test]
 fn s8_upgraded_session_stays_on_the_local_list() {
-    twins_under(&rules(true), "S8", |h, lie| {
+    check_pair_under(&rules(true), "S8", |h, violating| {
         let a = client(h);
         h.asks(a, create_with("/e", "v0", 1));
         upgrades(h);
-        if !lie {
+        if !violating {
             keeps(h, &[]);
         }
         h.shows(SERVER);
@@ -108,9 +108,9 @@ fn s8_upgraded_session_stays_on_the_local_list() {
 
 #[test]
 fn s8_server_without_local_sessions_lists_one() {
-    twins("S8", |h, lie| {
+    check_pair("S8", |h, violating| {
         h.client(0);
-        if lie {
+        if violating {
             keeps(h, &[LOCAL]);
         }
     });
@@ -118,8 +118,8 @@ fn s8_server_without_local_sessions_lists_one() {
 
 #[test]
 fn s8_server_with_local_sessions_creates_a_global_one() {
-    twins_under(&rules(true), "S8", |h, lie| {
-        if lie {
+    check_pair_under(&rules(true), "S8", |h, violating| {
+        if violating {
             h.client(0);
         } else {
             client(h);
@@ -131,9 +131,9 @@ fn s8_server_with_local_sessions_creates_a_global_one() {
 /// closeSession, the session would be on a list.
 #[test]
 fn s6_local_session_was_on_no_list() {
-    twins_under(&rules(false), "S6", |h, lie| {
+    check_pair_under(&rules(false), "S6", |h, violating| {
         let a = h.greets(0, SessionId(0), Zxid::ZERO);
-        if !lie {
+        if !violating {
             h.asks(a, Request::CloseSession);
         }
         h.welcomes(a, LOCAL);
@@ -144,15 +144,15 @@ fn s6_local_session_was_on_no_list() {
 /// it, or before, when it may not.
 #[test]
 fn s2_session_upgraded_before_the_handshake_is_refused() {
-    twins_under(&rules(true), "S2", |h, lie| {
+    check_pair_under(&rules(true), "S2", |h, violating| {
         let a = client(h);
         h.asks(a, create_with("/e", "v0", 1));
-        if lie {
+        if violating {
             upgrades(h);
         }
         let server = ServerId(2);
         let b = h.greets_at(server, 1, LOCAL, Zxid::ZERO);
-        if !lie {
+        if !violating {
             upgrades(h);
         }
         keeps(h, &[]);
@@ -175,10 +175,10 @@ fn s2_session_upgraded_before_the_handshake_is_refused() {
 /// Edge 154
 #[test]
 fn s2_local_session_is_refused_by_its_own_server() {
-    twins_under(&rules(false), "S2", |h, lie| {
+    check_pair_under(&rules(false), "S2", |h, violating| {
         let a = client(h);
         h.closes(a);
-        if !lie {
+        if !violating {
             h.waits(4_100);
             keeps(h, &[]);
         }
@@ -189,11 +189,11 @@ fn s2_local_session_is_refused_by_its_own_server() {
 
 #[test]
 fn s3_local_session_expires_within_its_timeout() {
-    twins_under(&rules(false), "S3", |h, lie| {
+    check_pair_under(&rules(false), "S3", |h, violating| {
         let a = client(h);
         h.waits(2_000);
         h.reads(a, get("/"));
-        h.waits(if lie { 3_000 } else { 4_000 });
+        h.waits(if violating { 3_000 } else { 4_000 });
         keeps(h, &[]);
     });
 }
@@ -204,36 +204,36 @@ fn rules_with_a_tick() -> Rules {
 
 #[test]
 fn s3_local_session_expires_right_after_a_pause() {
-    twins_under(&rules_with_a_tick(), "S3", |h, lie| {
+    check_pair_under(&rules_with_a_tick(), "S3", |h, violating| {
         let _a = client(h);
         h.waits(10);
         h.sees(Observation::StandsStill { server: SERVER, until: Instant(7_000_000_000) });
-        h.waits(7_000 + if lie { 500 } else { 4_000 });
+        h.waits(7_000 + if violating { 500 } else { 4_000 });
         keeps(h, &[]);
     });
 }
 
 #[test]
 fn s4_id_of_a_local_session_is_used_twice() {
-    twins_under(&rules(false), "S4", |h, lie| {
+    check_pair_under(&rules(false), "S4", |h, violating| {
         let a = client(h);
         h.asks(a, Request::CloseSession);
         keeps(h, &[]);
         h.answers(a);
-        keeps(h, &[if lie { LOCAL } else { SessionId(LOCAL.0 + 1) }]);
+        keeps(h, &[if violating { LOCAL } else { SessionId(LOCAL.0 + 1) }]);
     });
 }
 
 /// Edge 154
 #[test]
 fn s6_local_session_goes_on_after_a_restart() {
-    twins_under(&rules(false), "S6", |h, lie| {
+    check_pair_under(&rules(false), "S6", |h, violating| {
         let a = client(h);
         h.writes(a, create("/p"));
         h.closes(a);
         h.restarts(h.tip());
         let b = h.greets(0, LOCAL, Zxid::ZERO);
-        if lie {
+        if violating {
             h.welcomes(b, LOCAL);
         } else {
             h.refuses(b);
@@ -243,11 +243,11 @@ fn s6_local_session_goes_on_after_a_restart() {
 
 #[test]
 fn s7_local_session_without_a_client_never_expires() {
-    twins_under(&rules(false), "S7", |h, lie| {
+    check_pair_under(&rules(false), "S7", |h, violating| {
         let a = client(h);
         h.closes(a);
         h.waits(60_000);
-        if !lie {
+        if !violating {
             keeps(h, &[]);
         }
         h.ends();
@@ -256,10 +256,10 @@ fn s7_local_session_without_a_client_never_expires() {
 
 #[test]
 fn s7_unanswered_handshake_may_have_changed_a_local_sessions_timeout() {
-    twins_under(&rules(false), "S7", |h, lie| {
+    check_pair_under(&rules(false), "S7", |h, violating| {
         let a = client(h);
         h.closes(a);
-        h.greets_in_vain(LOCAL, if lie { 4_000 } else { 60_000 });
+        h.greets_in_vain(LOCAL, if violating { 4_000 } else { 60_000 });
         h.waits(60_000);
         h.ends();
     });
@@ -274,18 +274,18 @@ fn restarts_with(h: &mut History, local: bool) {
 
 #[test]
 fn s8_server_creates_a_global_session_though_restarted_with_local_ones() {
-    twins_under(&rules(true), "S8", |h, lie| {
+    check_pair_under(&rules(true), "S8", |h, violating| {
         let a = client(h);
         h.closes(a);
-        restarts_with(h, lie);
+        restarts_with(h, violating);
         h.client(1);
     });
 }
 
 #[test]
 fn s8_server_creates_a_local_session_though_restarted_without() {
-    twins_under(&Rules::default(), "S8", |h, lie| {
-        restarts_with(h, !lie);
+    check_pair_under(&Rules::default(), "S8", |h, violating| {
+        restarts_with(h, !violating);
         client(h);
     });
 }
@@ -293,12 +293,12 @@ fn s8_server_creates_a_local_session_though_restarted_without() {
 /// S4. The session ended with its server's process, and its id must not be used again.
 #[test]
 fn s4_global_session_gets_the_id_of_an_ended_local_one() {
-    twins_under(&rules(true), "S4", |h, lie| {
+    check_pair_under(&rules(true), "S4", |h, violating| {
         let a = client(h);
         h.closes(a);
         restarts_with(h, false);
         let b = h.greets(1, SessionId(0), Zxid::ZERO);
-        let session = if lie { LOCAL } else { SessionId(LOCAL.0 + 1) };
+        let session = if violating { LOCAL } else { SessionId(LOCAL.0 + 1) };
         let txn = h.session_txn(b, session);
         h.commits(txn);
         h.welcomes(b, session);
@@ -309,10 +309,10 @@ fn s4_global_session_gets_the_id_of_an_ended_local_one() {
 /// have granted a timeout that the first one does not know.
 #[test]
 fn o1_local_session_is_shown_with_an_older_timeout() {
-    twins_under(&rules(true), "O1", |h, lie| {
+    check_pair_under(&rules(true), "O1", |h, violating| {
         let a = client(h);
         h.asks(a, create_with("/e", "v0", 1));
-        if !lie {
+        if !violating {
             upgrades(h);
         }
         h.is_granted(a, 6_000);

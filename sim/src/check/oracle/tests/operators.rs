@@ -7,7 +7,7 @@ use zabkeeper_core::{
     ConnId, Instant, Mode, ServerId, SessionId, SessionInfo, Status, WatchSummary,
 };
 
-use super::history::{History, SERVER, create, create_with, twins, twins_of};
+use super::history::{History, SERVER, check_pair, check_pair_of, create, create_with};
 use crate::check::observe::{Observation, SelfReport};
 
 const S2: ServerId = ServerId(2);
@@ -53,12 +53,12 @@ pub(super) fn reports(h: &mut History, report: &SelfReport) {
 }
 
 /// A client owns an ephemeral node, and an operator asks the server; `change` is the fault.
-fn asks(h: &mut History, lie: bool, change: impl FnOnce(&mut SelfReport)) {
+fn asks(h: &mut History, violating: bool, change: impl FnOnce(&mut SelfReport)) {
     let a = h.client(0);
     h.writes(a, create("/p"));
     h.writes(a, create_with("/e", "v0", 1));
     let mut told = report(h);
-    if lie {
+    if violating {
         change(&mut told);
     }
     reports(h, &told);
@@ -66,33 +66,33 @@ fn asks(h: &mut History, lie: bool, change: impl FnOnce(&mut SelfReport)) {
 
 #[test]
 fn o1_node_is_not_counted() {
-    twins("O1", |h, lie| asks(h, lie, |told| told.status.nodes -= 1));
+    check_pair("O1", |h, violating| asks(h, violating, |told| told.status.nodes -= 1));
 }
 
 #[test]
 fn o1_too_many_bytes_are_counted() {
-    twins("O1", |h, lie| asks(h, lie, |told| told.status.data_bytes += 2));
+    check_pair("O1", |h, violating| asks(h, violating, |told| told.status.data_bytes += 2));
 }
 
 #[test]
 fn o1_session_is_left_out() {
-    twins("O1", |h, lie| asks(h, lie, |told| told.sessions.truncate(0)));
+    check_pair("O1", |h, violating| asks(h, violating, |told| told.sessions.truncate(0)));
 }
 
 #[test]
 fn o1_ephemeral_node_has_another_owner() {
-    twins("O1", |h, lie| asks(h, lie, |told| told.ephemerals[0].0 = SessionId(7)));
+    check_pair("O1", |h, violating| asks(h, violating, |told| told.ephemerals[0].0 = SessionId(7)));
 }
 
 #[test]
 fn o1_watch_is_listed_by_connection_only() {
-    twins("O1", |h, lie| asks(h, lie, |told| drop(told.by_path.pop())));
+    check_pair("O1", |h, violating| asks(h, violating, |told| drop(told.by_path.pop())));
 }
 
 #[test]
 fn o1_watch_of_a_closed_connection_is_listed() {
-    twins("O1", |h, lie| {
-        asks(h, lie, |told| {
+    check_pair("O1", |h, violating| {
+        asks(h, violating, |told| {
             told.by_conn[3].0 = ConnId(9);
             told.by_path[3].0 = ConnId(9);
             told.watched.connections = 3;
@@ -102,13 +102,13 @@ fn o1_watch_of_a_closed_connection_is_listed() {
 
 #[test]
 fn o1_watch_summary_counts_a_path_twice() {
-    twins("O1", |h, lie| asks(h, lie, |told| told.watched.paths = 4));
+    check_pair("O1", |h, violating| asks(h, violating, |told| told.watched.paths = 4));
 }
 
 /// SESS-16
 #[test]
 fn o1_session_is_shown_with_a_wrong_timeout() {
-    twins("O1", |h, lie| asks(h, lie, |told| told.sessions[0].timeout_ms += 1));
+    check_pair("O1", |h, violating| asks(h, violating, |told| told.sessions[0].timeout_ms += 1));
 }
 
 /// SESS-16. A new leader knows only the timeout that a session was created with, until the server
@@ -116,7 +116,7 @@ fn o1_session_is_shown_with_a_wrong_timeout() {
 /// connect request to another server, which did not answer).
 #[test]
 fn o1_new_leader_shows_the_first_timeout_after_a_report() {
-    twins_of(3, "O1", |h, lie| {
+    check_pair_of(3, "O1", |h, violating| {
         let a = h.client_of(S3, 0);
         let session = h.session(a);
         h.is_granted(a, 6_000);
@@ -126,7 +126,7 @@ fn o1_new_leader_shows_the_first_timeout_after_a_report() {
         h.waits(10);
         let touched = vec![(session, 6_000)];
         h.sends(
-            if lie { S3 } else { S2 },
+            if violating { S3 } else { S2 },
             SERVER,
             PeerMessage::Learner(FromLearner::Pong {
                 round: 1,
@@ -144,32 +144,38 @@ fn o1_new_leader_shows_the_first_timeout_after_a_report() {
 
 #[test]
 fn o1_session_is_shown_at_another_server() {
-    twins("O1", |h, lie| {
-        asks(h, lie, |told| told.sessions[0].server = Some(ServerId(9)));
+    check_pair("O1", |h, violating| {
+        asks(h, violating, |told| told.sessions[0].server = Some(ServerId(9)));
     });
 }
 
 #[test]
 fn o1_leader_shows_a_session_at_no_server() {
-    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.sessions[0].server = None));
+    check_pair_of(3, "O1", |h, violating| {
+        asks(h, violating, |told| told.sessions[0].server = None)
+    });
 }
 
 #[test]
 fn o1_too_many_learners_are_counted_as_synced() {
-    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.synced_followers += 1));
+    check_pair_of(3, "O1", |h, violating| {
+        asks(h, violating, |told| told.status.synced_followers += 1)
+    });
 }
 
 #[test]
 fn o1_learner_is_not_counted() {
-    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.learners -= 1));
+    check_pair_of(3, "O1", |h, violating| asks(h, violating, |told| told.status.learners -= 1));
 }
 
 #[test]
 fn o1_outstanding_transactions_are_miscounted() {
-    twins("O1", |h, lie| asks(h, lie, |told| told.status.outstanding += 1));
+    check_pair("O1", |h, violating| asks(h, violating, |told| told.status.outstanding += 1));
 }
 
 #[test]
 fn o1_leader_reports_to_be_a_follower() {
-    twins_of(3, "O1", |h, lie| asks(h, lie, |told| told.status.mode = Mode::Follower));
+    check_pair_of(3, "O1", |h, violating| {
+        asks(h, violating, |told| told.status.mode = Mode::Follower)
+    });
 }

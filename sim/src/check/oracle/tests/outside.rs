@@ -10,7 +10,7 @@ use zabkeeper_core::{
 
 use super::cast::link;
 use super::ensembles::only_the_leader_logs;
-use super::history::{History, twins_of};
+use super::history::{History, check_pair_of};
 
 const S1: ServerId = ServerId(1);
 const S2: ServerId = ServerId(2);
@@ -41,10 +41,10 @@ pub(super) fn hears_from(
 /// L14. A sender that is behind may get an answer each time.
 #[test]
 fn l14_server_repeats_a_notification_too_often() {
-    twins_of(3, "L14", |h, lie| {
+    check_pair_of(3, "L14", |h, violating| {
         let vote = h.own_vote(S3);
         for _ in 0..200 {
-            if !lie {
+            if !violating {
                 let less = Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: S1 };
                 let (server_state, history) =
                     (ServerState::Looking, HistoryInfo::new(HistoryStatus::Complete, Epoch(0)));
@@ -61,12 +61,12 @@ fn l14_server_repeats_a_notification_too_often() {
 /// The rounds of the notifications may differ.
 #[test]
 fn z26_looking_server_does_not_join_an_established_leader() {
-    twins_of(3, "Z26", |h, lie| {
+    check_pair_of(3, "Z26", |h, violating| {
         looks(h, S3);
         hears_from(h, S3, S2, ServerState::Following, 1);
         hears_from(h, S3, S1, ServerState::Leading, 7);
         h.waits(1_100);
-        if lie { looks(h, S3) } else { h.turns_to(S3, S1) }
+        if violating { looks(h, S3) } else { h.turns_to(S3, S1) }
     });
 }
 
@@ -74,7 +74,7 @@ fn z26_looking_server_does_not_join_an_established_leader() {
 /// than that.
 #[test]
 fn z26_server_without_room_stays_away_too_long() {
-    twins_of(3, "Z26", |h, lie| {
+    check_pair_of(3, "Z26", |h, violating| {
         let close =
             PeerCommand::Close(link(S3, S1), LinkCloseReason::NoRoom("disk full".to_owned()));
         h.looks(S3);
@@ -83,7 +83,7 @@ fn z26_server_without_room_stays_away_too_long() {
         h.votes(S3, vote, HistoryStatus::Complete);
         hears_from(h, S3, S2, ServerState::Following, 1);
         hears_from(h, S3, S1, ServerState::Leading, 7);
-        h.waits(if lie { 33_000 } else { 15_000 });
+        h.waits(if violating { 33_000 } else { 15_000 });
         h.shows(S3);
     });
 }
@@ -91,10 +91,16 @@ fn z26_server_without_room_stays_away_too_long() {
 /// The candidate itself must report that it leads.
 #[test]
 fn z26_leader_counts_only_if_it_reports_to_lead() {
-    twins_of(3, "Z26", |h, lie| {
+    check_pair_of(3, "Z26", |h, violating| {
         looks(h, S3);
         hears_from(h, S3, S2, ServerState::Following, 1);
-        hears_from(h, S3, S1, if lie { ServerState::Leading } else { ServerState::Looking }, 1);
+        hears_from(
+            h,
+            S3,
+            S1,
+            if violating { ServerState::Leading } else { ServerState::Looking },
+            1,
+        );
         h.waits(1_100);
         looks(h, S3);
     });
@@ -102,7 +108,7 @@ fn z26_leader_counts_only_if_it_reports_to_lead() {
 
 #[test]
 fn z26_leader_goes_on_after_a_later_promise() {
-    twins_of(3, "Z26", |h, lie| {
+    check_pair_of(3, "Z26", |h, violating| {
         let accepted = h.member(S1).state.accepted_epoch.next().expect("room");
         let history = HistoryInfo::new(HistoryStatus::Complete, Epoch(1));
         h.hears_on(
@@ -110,7 +116,7 @@ fn z26_leader_goes_on_after_a_later_promise() {
             link(S3, S1),
             PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
         );
-        if !lie {
+        if !violating {
             looks(h, S1);
         }
         h.waits(1_100);
@@ -123,13 +129,13 @@ fn z26_leader_goes_on_after_a_later_promise() {
 /// fork of seed 0x220000000201).
 #[test]
 fn z23_leader_proposes_for_a_replaced_link() {
-    twins_of(3, "Z23", |h, lie| {
+    check_pair_of(3, "Z23", |h, violating| {
         let entry = h.wants("/a");
         let (older, newer) = (LinkId(998), LinkId(999));
         for link in [older, newer] {
             h.is_linked(S1, link, S2, false);
         }
-        let (first, second) = if lie { (older, newer) } else { (newer, older) };
+        let (first, second) = if violating { (older, newer) } else { (newer, older) };
         let accepted = h.member(S2).state.accepted_epoch;
         let history = HistoryInfo::new(HistoryStatus::Complete, accepted);
         h.hears_on(
@@ -142,7 +148,7 @@ fn z23_leader_proposes_for_a_replaced_link() {
             second,
             PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
         );
-        if !lie {
+        if !violating {
             let newest = LinkId(1_000);
             h.is_linked(S1, newest, S2, false);
             h.hears_on(
@@ -169,9 +175,9 @@ fn z23_leader_proposes_for_a_replaced_link() {
 
 #[test]
 fn z27_leader_begins_with_a_worse_history_than_a_promisers() {
-    twins_of(3, "Z27", |h, lie| {
+    check_pair_of(3, "Z27", |h, violating| {
         let entry = only_the_leader_logs(h);
-        if !lie {
+        if !violating {
             h.gets(S2, S1, &entry);
             h.confirms(S2);
         }
@@ -188,12 +194,12 @@ fn z27_leader_begins_with_a_worse_history_than_a_promisers() {
 
 #[test]
 fn c5_answer_to_a_ping_before_the_sync_confirms_it() {
-    twins_of(3, "C5", |h, lie| {
+    check_pair_of(3, "C5", |h, violating| {
         let (conn, request) = (ConnId(7), 1);
         let asks = |h: &mut History| {
             h.sends(S2, S1, PeerMessage::Learner(FromLearner::Sync { conn, request }))
         };
-        if !lie {
+        if !violating {
             asks(h);
         }
         h.sends(
@@ -201,7 +207,7 @@ fn c5_answer_to_a_ping_before_the_sync_confirms_it() {
             S2,
             PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
         );
-        if lie {
+        if violating {
             asks(h);
         }
         h.sends(

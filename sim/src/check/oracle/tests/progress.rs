@@ -6,7 +6,7 @@ use zabkeeper_core::store::Entry;
 use zabkeeper_core::{ConnId, Input, Instant, LinkCloseReason, LinkId, ServerId, StepDownReason};
 
 use super::cast::link;
-use super::history::{History, twins_in_time, twins_of};
+use super::history::{History, check_pair_in_time, check_pair_of};
 use super::outside::hears_from;
 use crate::check::observe::{Observation, Wait};
 
@@ -24,7 +24,7 @@ fn proposes(h: &mut History) -> Entry {
 
 #[test]
 fn l8_leader_keeps_a_learner_that_acknowledges_nothing() {
-    twins_of(3, "L8", |h, lie| {
+    check_pair_of(3, "L8", |h, violating| {
         let entry = proposes(h);
         h.waits(6_000);
         h.sends(
@@ -43,7 +43,7 @@ fn l8_leader_keeps_a_learner_that_acknowledges_nothing() {
                 digests: Vec::new(),
             }),
         );
-        if !lie {
+        if !violating {
             h.logs(S2, &entry);
             h.confirms(S2);
             h.sends(S2, S1, PeerMessage::Learner(FromLearner::Ack { zxid: entry.zxid }));
@@ -55,11 +55,11 @@ fn l8_leader_keeps_a_learner_that_acknowledges_nothing() {
 
 #[test]
 fn l8_leader_without_followers_does_not_give_up() {
-    twins_of(3, "L8", |h, lie| {
+    check_pair_of(3, "L8", |h, violating| {
         h.rises_again(S1);
         h.waits(20_000);
         h.shows(S1);
-        if !lie {
+        if !violating {
             h.rises_again(S1);
         }
         h.waits(6_000);
@@ -69,9 +69,9 @@ fn l8_leader_without_followers_does_not_give_up() {
 
 #[test]
 fn l8_quorum_without_faults_does_not_commit() {
-    twins_in_time("L8", |h, lie| {
+    check_pair_in_time("L8", |h, violating| {
         proposes(h);
-        if !lie {
+        if !violating {
             h.sees(Observation::FaultInjected {
                 servers: &[S2, S3],
                 until: Instant(6_000_000_000),
@@ -91,8 +91,8 @@ fn waits_at(h: &mut History, server: ServerId, wait: fn(Instant) -> Wait) {
 
 #[test]
 fn l13_follower_without_faults_answers_nobody() {
-    twins_in_time("L13", |h, lie| {
-        if !lie {
+    check_pair_in_time("L13", |h, violating| {
+        if !violating {
             h.sees(Observation::FaultInjected { servers: &[S2], until: Instant(6_000_000_000) });
         }
         waits_at(h, S2, Wait::Answer);
@@ -102,8 +102,8 @@ fn l13_follower_without_faults_answers_nobody() {
 /// A fault of another server is no excuse.
 #[test]
 fn l13_leader_reads_nobody_during_a_peers_fault() {
-    twins_in_time("L13", |h, lie| {
-        let sick: &[ServerId] = if lie { &[S3] } else { &[S2, S3] };
+    check_pair_in_time("L13", |h, violating| {
+        let sick: &[ServerId] = if violating { &[S3] } else { &[S2, S3] };
         h.sees(Observation::FaultInjected { servers: sick, until: Instant(60_000_000_000) });
         waits_at(h, S1, Wait::Turn);
     });
@@ -112,10 +112,10 @@ fn l13_leader_reads_nobody_during_a_peers_fault() {
 /// Requests that came before the server served are due from then on.
 #[test]
 fn l13_request_from_before_the_service_is_not_answered() {
-    twins_in_time("L13", |h, lie| {
+    check_pair_in_time("L13", |h, violating| {
         let asked = Instant(1_000_000_000);
         h.reign(S1, &[S2, S3]);
-        h.waits(if lie { 3_100 } else { 2_900 });
+        h.waits(if violating { 3_100 } else { 2_900 });
         h.sees(Observation::Waits { server: S2, conn: ConnId(77), wait: Wait::Answer(asked) });
     });
 }
@@ -123,9 +123,9 @@ fn l13_request_from_before_the_service_is_not_answered() {
 /// The links of a leader that its followers have left stand until it handles their `Down` events.
 #[test]
 fn l8_leader_with_a_quorum_does_not_commit() {
-    twins_in_time("L8", |h, lie| {
+    check_pair_in_time("L8", |h, violating| {
         proposes(h);
-        if !lie {
+        if !violating {
             h.reign(S3, &[S2]);
         }
         h.waits(4_000);
@@ -135,10 +135,10 @@ fn l8_leader_with_a_quorum_does_not_commit() {
 
 #[test]
 fn l8_follower_does_not_ack_a_durable_entry() {
-    twins_of(3, "L8", |h, lie| {
+    check_pair_of(3, "L8", |h, violating| {
         let entry = proposes(h);
         h.logs(S2, &entry);
-        if lie {
+        if violating {
             h.confirms_in_silence(S2);
         } else {
             h.confirms(S2);
@@ -153,10 +153,10 @@ fn l8_follower_does_not_ack_a_durable_entry() {
 
 #[test]
 fn l8_follower_does_not_forward_a_sync_when_it_serves_again() {
-    twins_of(3, "L8", |h, lie| {
+    check_pair_of(3, "L8", |h, violating| {
         enters_again(h);
         h.joins(S3, S1);
-        if !lie {
+        if !violating {
             h.whispers(
                 S3,
                 S1,
@@ -169,10 +169,10 @@ fn l8_follower_does_not_forward_a_sync_when_it_serves_again() {
 
 #[test]
 fn l13_handshake_from_before_the_service_stays_unanswered() {
-    twins_of(3, "L13", |h, lie| {
+    check_pair_of(3, "L13", |h, violating| {
         enters_again(h);
         h.joins(S3, S1);
-        h.sees(Observation::Serves { server: S3, syncs: 0, held: usize::from(lie) });
+        h.sees(Observation::Serves { server: S3, syncs: 0, held: usize::from(violating) });
     });
 }
 
@@ -198,9 +198,9 @@ fn gives_up(h: &mut History, id: ServerId) {
 
 #[test]
 fn l11_leader_drops_a_new_learner_by_the_limit_for_serving_ones() {
-    twins_of(3, "L11", |h, lie| {
+    check_pair_of(3, "L11", |h, violating| {
         leaves_and_returns(h);
-        h.waits(if lie { 4_000 } else { 6_000 });
+        h.waits(if violating { 4_000 } else { 6_000 });
         gives_up(h, S1);
     });
 }
@@ -208,11 +208,11 @@ fn l11_leader_drops_a_new_learner_by_the_limit_for_serving_ones() {
 /// Since its acknowledgement of NEWLEADER, it had nothing to send.
 #[test]
 fn l11_leader_drops_a_learner_for_silence_before_uptodate() {
-    twins_of(3, "L11", |h, lie| {
+    check_pair_of(3, "L11", |h, violating| {
         enters_again(h);
         h.waits(4_000);
         h.joins(S3, S1);
-        if !lie {
+        if !violating {
             h.waits(3_000);
         }
         gives_up(h, S1);
@@ -221,11 +221,11 @@ fn l11_leader_drops_a_learner_for_silence_before_uptodate() {
 
 #[test]
 fn l11_leader_drops_a_learner_for_a_late_ack_too_early() {
-    twins_of(3, "L11", |h, lie| {
+    check_pair_of(3, "L11", |h, violating| {
         let entry = h.wants("/a");
         h.logs(S1, &entry);
         h.sends(S1, S3, PeerMessage::Leader(FromLeader::Proposal(entry)));
-        h.waits(if lie { 2_000 } else { 3_000 });
+        h.waits(if violating { 2_000 } else { 3_000 });
         h.sends(
             S3,
             S1,
@@ -244,11 +244,11 @@ fn l11_leader_drops_a_learner_for_a_late_ack_too_early() {
 /// While the learner is brought up to date, it has nothing to send.
 #[test]
 fn l11_leader_drops_a_learner_that_accepts_data() {
-    twins_of(3, "L11", |h, lie| {
+    check_pair_of(3, "L11", |h, violating| {
         leaves_and_returns(h);
         h.waits(4_000);
         h.takes(S1, &Input::Peer(link(S3, S1), PeerEvent::Drained));
-        h.waits(if lie { 4_000 } else { 6_000 });
+        h.waits(if violating { 4_000 } else { 6_000 });
         gives_up(h, S1);
     });
 }
@@ -257,7 +257,7 @@ fn l11_leader_drops_a_learner_that_accepts_data() {
 /// was alive then.
 #[test]
 fn l11_follower_leaves_a_leader_that_was_just_alive() {
-    twins_of(3, "L11", |h, lie| {
+    check_pair_of(3, "L11", |h, violating| {
         let answered = Instant(7);
         h.waits(8_000);
         h.sends(
@@ -276,7 +276,7 @@ fn l11_follower_leaves_a_leader_that_was_just_alive() {
             S3,
             PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: answered }),
         );
-        h.waits(if lie { 2_000 } else { 3_000 });
+        h.waits(if violating { 2_000 } else { 3_000 });
         gives_up(h, S3);
     });
 }
@@ -290,16 +290,16 @@ fn leaves(h: &mut History, id: ServerId, links: &[LinkId], lost: StepDownReason)
 
 #[test]
 fn l11_follower_leaves_because_another_server_looks() {
-    twins_of(3, "L11", |h, lie| {
-        hears_from(h, S3, if lie { S2 } else { S1 }, ServerState::Looking, 9);
+    check_pair_of(3, "L11", |h, violating| {
+        hears_from(h, S3, if violating { S2 } else { S1 }, ServerState::Looking, 9);
         leaves(h, S3, &[link(S3, S1)], StepDownReason::Overtaken);
     });
 }
 
 #[test]
 fn l11_follower_leaves_while_its_link_stands() {
-    twins_of(3, "L11", |h, lie| {
-        if !lie {
+    check_pair_of(3, "L11", |h, violating| {
+        if !violating {
             h.takes(S3, &Input::Peer(link(S3, S1), PeerEvent::Down));
         }
         leaves(h, S3, &[link(S3, S1)], StepDownReason::Leader);
@@ -308,9 +308,9 @@ fn l11_follower_leaves_while_its_link_stands() {
 
 #[test]
 fn l11_leader_steps_down_with_a_quorum() {
-    twins_of(3, "L11", |h, lie| {
+    check_pair_of(3, "L11", |h, violating| {
         h.takes(S1, &Input::Peer(link(S3, S1), PeerEvent::Down));
-        if !lie {
+        if !violating {
             h.takes(S1, &Input::Peer(link(S2, S1), PeerEvent::Down));
         }
         leaves(h, S1, &[link(S2, S1)], StepDownReason::Quorum);
@@ -319,12 +319,12 @@ fn l11_leader_steps_down_with_a_quorum() {
 
 #[test]
 fn l11_only_an_exhausted_epoch_ends_with_a_quorum() {
-    twins_of(3, "L11", |h, lie| {
+    check_pair_of(3, "L11", |h, violating| {
         leaves(
             h,
             S1,
             &[link(S2, S1)],
-            if lie { StepDownReason::NotEstablished } else { StepDownReason::Epoch },
+            if violating { StepDownReason::NotEstablished } else { StepDownReason::Epoch },
         );
     });
 }

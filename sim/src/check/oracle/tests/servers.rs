@@ -3,15 +3,15 @@
 use zabkeeper_core::store::Entry;
 use zabkeeper_core::{Epoch, Zxid};
 
-use super::history::{History, SERVER, create, get, set, twins};
+use super::history::{History, SERVER, check_pair, create, get, set};
 
 #[test]
 fn z2_applied_transaction_was_never_proposed() {
-    twins("Z2", |h, lie| {
+    check_pair("Z2", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         let txn = h.decides(a);
-        if !lie {
+        if !violating {
             h.proposes(&txn.encode());
         }
         h.applies(txn);
@@ -20,12 +20,12 @@ fn z2_applied_transaction_was_never_proposed() {
 
 #[test]
 fn z2_committed_bytes_are_no_transaction() {
-    twins("Z2", |h, lie| {
+    check_pair("Z2", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         let txn = h.decides(a);
         let Entry { zxid, bytes } = txn.encode();
-        let kept = if lie { bytes.len() - 3 } else { bytes.len() };
+        let kept = if violating { bytes.len() - 3 } else { bytes.len() };
         h.proposes(&Entry { zxid, bytes: bytes.slice(..kept) });
         h.applies(txn);
     });
@@ -33,10 +33,10 @@ fn z2_committed_bytes_are_no_transaction() {
 
 #[test]
 fn z4_transaction_is_applied_twice() {
-    twins("Z4", |h, lie| {
+    check_pair("Z4", |h, violating| {
         let a = h.client(0);
         let zxid = h.writes(a, create("/a"));
-        if lie {
+        if violating {
             h.has_applied(zxid, None);
         }
     });
@@ -44,13 +44,13 @@ fn z4_transaction_is_applied_twice() {
 
 #[test]
 fn z5_apply_skips_a_transaction() {
-    twins("Z5", |h, lie| {
+    check_pair("Z5", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         h.asks(a, create("/b"));
         let first = h.decides(a);
         h.proposes(&first.encode());
-        if lie {
+        if violating {
             h.settles(first.zxid);
             h.model.apply(first).unwrap();
         } else {
@@ -62,43 +62,43 @@ fn z5_apply_skips_a_transaction() {
 
 #[test]
 fn z5_proposals_have_a_gap_in_the_counter() {
-    twins("Z5", |h, lie| {
+    check_pair("Z5", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
-        h.does_as(a, |txn| txn.zxid = Zxid(txn.zxid.0 + u64::from(lie)));
+        h.does_as(a, |txn| txn.zxid = Zxid(txn.zxid.0 + u64::from(violating)));
     });
 }
 
 #[test]
 fn z12_disk_loses_a_committed_transaction() {
-    twins("Z12", |h, lie| {
+    check_pair("Z12", |h, violating| {
         let a = h.client(0);
         let first = h.writes(a, create("/a"));
         let second = h.writes(a, create("/b"));
         h.disk(second);
-        h.disk(if lie { first } else { second });
+        h.disk(if violating { first } else { second });
     });
 }
 
 #[test]
 fn z12_recovery_loses_an_applied_transaction() {
-    twins("Z12", |h, lie| {
+    check_pair("Z12", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         let before = h.tip();
         let zxid = h.does(a);
-        h.restarts(if lie { before } else { zxid });
+        h.restarts(if violating { before } else { zxid });
     });
 }
 
 #[test]
 fn z13_transaction_is_committed_before_it_is_durable() {
-    twins("Z13", |h, lie| {
+    check_pair("Z13", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         let txn = h.decides(a);
         h.proposes(&txn.encode());
-        if !lie {
+        if !violating {
             h.confirms(SERVER);
         }
         h.member(SERVER).committed = txn.zxid;
@@ -109,11 +109,11 @@ fn z13_transaction_is_committed_before_it_is_durable() {
 
 #[test]
 fn z14_accepted_epoch_goes_back() {
-    twins("Z14", |h, lie| {
+    check_pair("Z14", |h, violating| {
         h.saves(SERVER, |state| state.accepted_epoch = Epoch(3));
         h.confirms(SERVER);
         let mut state = h.state();
-        if lie {
+        if violating {
             state.accepted_epoch = Epoch(2);
         }
         let digest = h.model.digest_at(Zxid::ZERO);
@@ -124,18 +124,18 @@ fn z14_accepted_epoch_goes_back() {
 /// The disk is sampled before its confirmation arrives.
 #[test]
 fn z14_late_confirmation_of_an_earlier_epoch_is_legal() {
-    twins("Z14", |h, lie| {
-        let [first, second] = if lie { [4, 3] } else { [3, 4] };
+    check_pair("Z14", |h, violating| {
+        let [first, second] = if violating { [4, 3] } else { [3, 4] };
         h.saves(SERVER, |state| state.accepted_epoch = Epoch(first));
         let write = h.last_write(SERVER);
         let mut state = h.state();
-        if !lie {
+        if !violating {
             h.saves(SERVER, |state| state.accepted_epoch = Epoch(second));
             state = h.state();
         }
         let digest = h.model.digest_at(Zxid::ZERO);
         h.disk_with(state, Zxid::ZERO, digest);
-        if lie {
+        if violating {
             h.saves(SERVER, |state| state.accepted_epoch = Epoch(second));
             h.confirms(SERVER);
         } else {
@@ -146,9 +146,9 @@ fn z14_late_confirmation_of_an_earlier_epoch_is_legal() {
 
 #[test]
 fn z14_accepted_epoch_is_below_the_current_one() {
-    twins("Z14", |h, lie| {
+    check_pair("Z14", |h, violating| {
         let mut state = h.state();
-        if lie {
+        if violating {
             state.accepted_epoch = Epoch(0);
         }
         let digest = h.model.digest_at(Zxid::ZERO);
@@ -158,7 +158,7 @@ fn z14_accepted_epoch_is_below_the_current_one() {
 
 #[test]
 fn z15_zxid_is_proposed_twice() {
-    twins("Z15", |h, lie| {
+    check_pair("Z15", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         h.asks(a, create("/b"));
@@ -167,7 +167,7 @@ fn z15_zxid_is_proposed_twice() {
         let last = h.tip();
         h.restarts(last);
         let mut other = h.decides(a);
-        if lie {
+        if violating {
             other.zxid = lost.zxid;
         }
         h.proposes(&other.encode());
@@ -176,7 +176,7 @@ fn z15_zxid_is_proposed_twice() {
 
 #[test]
 fn z17_disk_loses_a_confirmed_transaction() {
-    twins("Z17", |h, lie| {
+    check_pair("Z17", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         let before = h.tip();
@@ -185,7 +185,7 @@ fn z17_disk_loses_a_confirmed_transaction() {
         h.confirms(SERVER);
         let mut ahead = h.model.clone();
         ahead.apply(txn.clone()).unwrap();
-        let last = if lie { before } else { txn.zxid };
+        let last = if violating { before } else { txn.zxid };
         h.disk_with(h.state(), last, ahead.digest_at(last));
         h.applies(txn);
     });
@@ -193,17 +193,17 @@ fn z17_disk_loses_a_confirmed_transaction() {
 
 #[test]
 fn t1_tree_differs_at_the_audit() {
-    twins("T1", |h, lie| {
+    check_pair("T1", |h, violating| {
         let a = h.client(0);
         h.writes(a, create("/a"));
         let (digest, sessions) = (h.model.digest_at(h.tip()), h.model.sessions_at(h.tip()));
-        h.ends_with(digest ^ u64::from(lie), sessions);
+        h.ends_with(digest ^ u64::from(violating), sessions);
     });
 }
 
 #[test]
 fn t1_tree_differs_after_an_apply() {
-    twins("T1", |h, lie| {
+    check_pair("T1", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         let txn = h.decides(a);
@@ -211,24 +211,24 @@ fn t1_tree_differs_after_an_apply() {
         let zxid = txn.zxid;
         h.settles(zxid);
         h.model.apply(txn).unwrap();
-        let digest = Some(h.model.digest_at(zxid) ^ u64::from(lie));
+        let digest = Some(h.model.digest_at(zxid) ^ u64::from(violating));
         h.has_applied(zxid, digest);
     });
 }
 
 #[test]
 fn t2_disk_holds_another_state() {
-    twins("T2", |h, lie| {
+    check_pair("T2", |h, violating| {
         let a = h.client(0);
         let zxid = h.writes(a, create("/a"));
-        let digest = h.model.digest_at(zxid) ^ u64::from(lie);
+        let digest = h.model.digest_at(zxid) ^ u64::from(violating);
         h.disk_with(h.state(), zxid, digest);
     });
 }
 
 #[test]
 fn t2_disk_ahead_of_the_commits_is_compared_later() {
-    twins("T2", |h, lie| {
+    check_pair("T2", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         let txn = h.decides(a);
@@ -236,22 +236,22 @@ fn t2_disk_ahead_of_the_commits_is_compared_later() {
         let (state, last) = (h.state(), txn.zxid);
         let mut ahead = h.model.clone();
         ahead.apply(txn.clone()).unwrap();
-        h.disk_with(state, last, ahead.digest_at(last) ^ u64::from(lie));
+        h.disk_with(state, last, ahead.digest_at(last) ^ u64::from(violating));
         h.applies(txn);
     });
 }
 
 #[test]
 fn t2_unsynced_entry_was_never_commanded() {
-    twins("T2", |h, lie| {
+    check_pair("T2", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         let txn = h.decides(a);
-        if !lie {
+        if !violating {
             h.proposes(&txn.encode());
         }
         h.cached(h.state(), txn.zxid);
-        if !lie {
+        if !violating {
             h.applies(txn);
         }
     });
@@ -259,7 +259,7 @@ fn t2_unsynced_entry_was_never_commanded() {
 
 #[test]
 fn t2_recovery_loses_a_durable_unapplied_transaction() {
-    twins("T2", |h, lie| {
+    check_pair("T2", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         let before = h.tip();
@@ -268,10 +268,10 @@ fn t2_recovery_loses_a_durable_unapplied_transaction() {
         h.confirms(SERVER);
         h.closes(a);
         let last = txn.zxid;
-        if !lie {
+        if !violating {
             h.model.apply(txn).unwrap();
         }
-        h.restarts(if lie { before } else { last });
+        h.restarts(if violating { before } else { last });
     });
 }
 

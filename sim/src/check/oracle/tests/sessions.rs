@@ -6,7 +6,7 @@ use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::ConnectResponse;
 use zabkeeper_core::{Instant, ServerId, SessionId, WallMs, Zxid};
 
-use super::history::{History, create, create_with, get, password, twins, twins_under};
+use super::history::{History, check_pair, check_pair_under, create, create_with, get, password};
 use crate::check::model::{Rules, TimeoutBounds};
 use crate::check::observe::Observation;
 use crate::check::oracle::handshake::zookeeper_password;
@@ -37,10 +37,10 @@ fn zookeeper_passwords_match_java() {
 
 #[test]
 fn s1_dead_session_creates_an_ephemeral() {
-    twins("S1", |h, lie| {
+    check_pair("S1", |h, violating| {
         let a = h.client(0);
         h.asks(a, create_with("/e", "v0", 1));
-        if lie {
+        if violating {
             expires(h, h.session(a));
         }
         h.does(a);
@@ -49,22 +49,22 @@ fn s1_dead_session_creates_an_ephemeral() {
 
 #[test]
 fn s2_server_forgets_a_session() {
-    twins("S2", |h, lie| {
+    check_pair("S2", |h, violating| {
         let a = h.client(0);
         let digest = h.model.digest_at(h.tip());
-        let sessions = if lie { Vec::new() } else { vec![h.session(a)] };
+        let sessions = if violating { Vec::new() } else { vec![h.session(a)] };
         h.ends_with(digest, sessions);
     });
 }
 
 #[test]
 fn s2_living_session_is_refused() {
-    twins("S2", |h, lie| {
+    check_pair("S2", |h, violating| {
         let a = h.client(0);
         let session = h.session(a);
         h.closes(a);
         let b = h.greets(0, session, Zxid::ZERO);
-        if !lie {
+        if !violating {
             expires(h, session);
         }
         h.refuses(b);
@@ -73,23 +73,23 @@ fn s2_living_session_is_refused() {
 
 #[test]
 fn s3_session_expires_within_its_timeout() {
-    twins("S3", |h, lie| {
+    check_pair("S3", |h, violating| {
         let a = h.client(0);
         h.waits(2_000);
         h.reads(a, get("/"));
-        h.waits(if lie { 3_000 } else { 4_000 });
+        h.waits(if violating { 3_000 } else { 4_000 });
         ends(h, h.session(a));
     });
 }
 
 #[test]
 fn s3_new_leader_expires_before_a_full_timeout() {
-    twins("S3", |h, lie| {
+    check_pair("S3", |h, violating| {
         let a = h.client(0);
         h.closes(a);
         h.waits(3_000);
         h.restarts(h.tip());
-        h.waits(if lie { 3_000 } else { 4_000 });
+        h.waits(if violating { 3_000 } else { 4_000 });
         ends(h, h.session(a));
     });
 }
@@ -97,7 +97,7 @@ fn s3_new_leader_expires_before_a_full_timeout() {
 /// SESS-16
 #[test]
 fn s3_session_expires_by_an_older_timeout() {
-    twins("S3", |h, lie| {
+    check_pair("S3", |h, violating| {
         let a = h.client(0);
         let session = h.session(a);
         h.closes(a);
@@ -105,7 +105,7 @@ fn s3_session_expires_by_an_older_timeout() {
         let password = password(session);
         let longer = ConnectResponse { timeout_ms: 8_000, session, password, read_only: None };
         h.welcomes_as(b, longer);
-        h.waits(if lie { 5_000 } else { 8_000 });
+        h.waits(if violating { 5_000 } else { 8_000 });
         ends(h, session);
     });
 }
@@ -118,11 +118,11 @@ fn timeouts_of_400_to_4000_ms() -> Rules {
 
 #[test]
 fn s3_session_expires_right_after_a_pause_of_the_leader() {
-    twins_under(&timeouts_of_400_to_4000_ms(), "S3", |h, lie| {
+    check_pair_under(&timeouts_of_400_to_4000_ms(), "S3", |h, violating| {
         let a = h.client(0);
         h.waits(10);
         h.sees(Observation::StandsStill { server: ServerId(1), until: Instant(7_000_000_000) });
-        h.waits(7_000 + if lie { 500 } else { 4_000 });
+        h.waits(7_000 + if violating { 500 } else { 4_000 });
         ends(h, h.session(a));
     });
 }
@@ -130,22 +130,22 @@ fn s3_session_expires_right_after_a_pause_of_the_leader() {
 /// HS-06
 #[test]
 fn s6_server_grants_more_than_its_greatest_timeout() {
-    twins_under(&timeouts_of_400_to_4000_ms(), "S6", |h, lie| {
+    check_pair_under(&timeouts_of_400_to_4000_ms(), "S6", |h, violating| {
         let a = h.client(0);
         let session = h.session(a);
         h.closes(a);
         let b = h.greets(0, session, Zxid::ZERO);
-        let (timeout_ms, password) = (if lie { 4_200 } else { 4_000 }, password(session));
+        let (timeout_ms, password) = (if violating { 4_200 } else { 4_000 }, password(session));
         h.welcomes_as(b, ConnectResponse { timeout_ms, session, password, read_only: None });
     });
 }
 
 #[test]
 fn s6_session_is_created_without_a_request() {
-    twins("S6", |h, lie| {
+    check_pair("S6", |h, violating| {
         let a = h.greets(0, SessionId(0), Zxid::ZERO);
         let mut txn = h.session_txn(a, SessionId(0x77));
-        if lie {
+        if violating {
             txn.origin = None;
         }
         h.commits(txn);
@@ -154,10 +154,10 @@ fn s6_session_is_created_without_a_request() {
 
 #[test]
 fn s4_session_id_is_used_twice() {
-    twins("S4", |h, lie| {
+    check_pair("S4", |h, violating| {
         let a = h.client(0);
         let b = h.greets(1, SessionId(0), Zxid::ZERO);
-        let id = if lie { h.session(a) } else { SessionId(0x77) };
+        let id = if violating { h.session(a) } else { SessionId(0x77) };
         let txn = h.session_txn(b, id);
         h.commits(txn);
         h.welcomes(b, id);
@@ -166,11 +166,11 @@ fn s4_session_id_is_used_twice() {
 
 #[test]
 fn s4_wrong_password_is_accepted() {
-    twins("S4", |h, lie| {
+    check_pair("S4", |h, violating| {
         let a = h.client(0);
         let session = h.session(a);
         let b = h.greets_with(1, session, Zxid::ZERO, &[7; 16]);
-        if lie {
+        if violating {
             h.welcomes(b, session);
         } else {
             h.refuses(b);
@@ -180,7 +180,7 @@ fn s4_wrong_password_is_accepted() {
 
 #[test]
 fn s4_response_has_another_password_than_before() {
-    twins("S4", |h, lie| {
+    check_pair("S4", |h, violating| {
         let a = h.greets(0, SessionId(0), Zxid::ZERO);
         let session = SessionId(0x77);
         let txn = h.session_txn(a, session);
@@ -189,7 +189,7 @@ fn s4_response_has_another_password_than_before() {
         h.closes(a);
         let a = h.greets(0, session, Zxid::ZERO);
         let mut password = password(session);
-        password[3] ^= u8::from(lie);
+        password[3] ^= u8::from(violating);
         let read_only = None;
         h.welcomes_as(a, ConnectResponse { timeout_ms: 4_000, session, password, read_only });
     });
@@ -197,44 +197,44 @@ fn s4_response_has_another_password_than_before() {
 
 #[test]
 fn s4_password_follows_from_the_session_id() {
-    twins("S4", |h, lie| {
+    check_pair("S4", |h, violating| {
         let a = h.greets(0, SessionId(0), Zxid::ZERO);
         let session = SessionId(0x77);
         let txn = h.session_txn(a, session);
         h.commits(txn);
         let (timeout_ms, read_only) = (4_000, None);
-        let password = if lie { zookeeper_password(session) } else { password(session) };
+        let password = if violating { zookeeper_password(session) } else { password(session) };
         h.welcomes_as(a, ConnectResponse { timeout_ms, session, password, read_only });
     });
 }
 
 #[test]
 fn s4_two_sessions_have_the_same_password() {
-    twins("S4", |h, lie| {
+    check_pair("S4", |h, violating| {
         let a = h.client(0);
         let b = h.greets(1, SessionId(0), Zxid::ZERO);
         let session = SessionId(0x77);
         let txn = h.session_txn(b, session);
         h.commits(txn);
         let (timeout_ms, read_only) = (4_000, None);
-        let password = password(if lie { h.session(a) } else { session });
+        let password = password(if violating { h.session(a) } else { session });
         h.welcomes_as(b, ConnectResponse { timeout_ms, session, password, read_only });
     });
 }
 
 #[test]
 fn s5_old_connection_of_a_moved_session_writes() {
-    twins("S5", |h, lie| {
+    check_pair("S5", |h, violating| {
         let a = h.client(0);
         h.asks(a, create("/a"));
         // The write executes after the session has moved to another connection.
         h.closes(a);
         let b = h.greets(0, h.session(a), Zxid::ZERO);
-        if !lie {
+        if !violating {
             h.does(a);
         }
         h.welcomes(b, h.session(a));
-        if lie {
+        if violating {
             h.does(a);
         }
     });
@@ -242,13 +242,13 @@ fn s5_old_connection_of_a_moved_session_writes() {
 
 #[test]
 fn s6_new_session_replaces_an_expired_one() {
-    twins("S6", |h, lie| {
+    check_pair("S6", |h, violating| {
         let a = h.client(0);
         let session = h.session(a);
         expires(h, session);
         h.closes(a);
         let b = h.greets(0, session, Zxid::ZERO);
-        if lie {
+        if violating {
             h.welcomes(b, SessionId(0x77));
         } else {
             h.refuses(b);
@@ -258,11 +258,11 @@ fn s6_new_session_replaces_an_expired_one() {
 
 #[test]
 fn s6_expired_session_is_accepted() {
-    twins("S6", |h, lie| {
+    check_pair("S6", |h, violating| {
         let a = h.client(0);
         let session = h.session(a);
         h.closes(a);
-        if lie {
+        if violating {
             expires(h, session);
         }
         let b = h.greets(0, session, Zxid::ZERO);
@@ -272,10 +272,10 @@ fn s6_expired_session_is_accepted() {
 
 #[test]
 fn s6_session_is_accepted_before_it_is_committed() {
-    twins("S6", |h, lie| {
+    check_pair("S6", |h, violating| {
         let a = h.greets(0, SessionId(0), Zxid::ZERO);
         let session = SessionId(0x77);
-        if !lie {
+        if !violating {
             let txn = h.session_txn(a, session);
             h.commits(txn);
         }
@@ -285,13 +285,13 @@ fn s6_session_is_accepted_before_it_is_committed() {
 
 #[test]
 fn c12_server_claims_to_be_read_only() {
-    twins("C12", |h, lie| {
+    check_pair("C12", |h, violating| {
         let a = h.client(0);
         let session = h.session(a);
         h.closes(a);
         let a = h.greets(0, session, h.tip());
         let password = password(session);
-        let read_only = lie.then_some(true);
+        let read_only = violating.then_some(true);
         let response = ConnectResponse { timeout_ms: 4_000, session, password, read_only };
         h.welcomes_as(a, response);
     });

@@ -7,7 +7,8 @@ use zabkeeper_core::wire::EventType::{
 use zabkeeper_core::wire::{AddWatchMode, Request, SetWatches, WatcherType};
 
 use super::history::{
-    History, create, create_with, delete, get, set, twins, watch_children, watch_data, watch_exists,
+    History, check_pair, create, create_with, delete, get, set, watch_children, watch_data,
+    watch_exists,
 };
 
 fn resume(since: zabkeeper_core::Zxid, [data, exist, child]: [&[&str]; 3]) -> Request {
@@ -19,13 +20,13 @@ fn resume(since: zabkeeper_core::Zxid, [data, exist, child]: [&[&str]; 3]) -> Re
 
 #[test]
 fn w1_one_shot_watch_fires_twice() {
-    twins("W1", |h, lie| {
+    check_pair("W1", |h, violating| {
         let a = h.client(0);
         h.reads(a, watch_data("/"));
         for version in ["v1", "v2"] {
             h.asks(a, set("/", version));
             let zxid = h.does(a);
-            if version == "v1" || lie {
+            if version == "v1" || violating {
                 h.tells(a, NodeDataChanged, "/", zxid);
             }
             h.answers(a);
@@ -35,7 +36,7 @@ fn w1_one_shot_watch_fires_twice() {
 
 #[test]
 fn w2_set_watches_does_not_report_a_change() {
-    twins("W2", |h, lie| {
+    check_pair("W2", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_data("/"));
         let seen = h.tip();
@@ -43,7 +44,7 @@ fn w2_set_watches_does_not_report_a_change() {
         h.writes(b, set("/", "v1"));
         let a = h.reconnects(a);
         h.asks(a, resume(seen, [&["/"], &[], &[]]));
-        if !lie {
+        if !violating {
             h.retells(a, NodeDataChanged, "/");
         }
         h.answers(a);
@@ -52,12 +53,12 @@ fn w2_set_watches_does_not_report_a_change() {
 
 #[test]
 fn w2_client_forgets_its_watch() {
-    twins("W2", |h, lie| {
+    check_pair("W2", |h, violating| {
         let a = h.client(0);
         h.reads(a, watch_data("/"));
         let seen = h.tip();
         let a = h.reconnects(a);
-        if !lie {
+        if !violating {
             h.reads(a, resume(seen, [&["/"], &[], &[]]));
         }
         h.reads(a, get("/"));
@@ -66,15 +67,15 @@ fn w2_client_forgets_its_watch() {
 
 #[test]
 fn w2_client_claims_a_zxid_beyond_an_unread_event() {
-    twins("W2", |h, lie| {
+    check_pair("W2", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_data("/"));
         let seen = h.tip();
         h.closes(a);
         let change = h.writes(b, set("/", "v1"));
         let a = h.reconnects(a);
-        h.asks(a, resume(if lie { change } else { seen }, [&["/"], &[], &[]]));
-        if !lie {
+        h.asks(a, resume(if violating { change } else { seen }, [&["/"], &[], &[]]));
+        if !violating {
             h.retells(a, NodeDataChanged, "/");
         }
         h.answers(a);
@@ -83,11 +84,11 @@ fn w2_client_claims_a_zxid_beyond_an_unread_event() {
 
 #[test]
 fn w3_reply_shows_a_change_before_its_event() {
-    twins("W3", |h, lie| {
+    check_pair("W3", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_data("/"));
         let zxid = h.writes(b, set("/", "v1"));
-        if !lie {
+        if !violating {
             h.tells(a, NodeDataChanged, "/", zxid);
         }
         h.reads(a, get("/zookeeper"));
@@ -96,12 +97,12 @@ fn w3_reply_shows_a_change_before_its_event() {
 
 #[test]
 fn w3_write_reply_comes_before_the_event() {
-    twins("W3", |h, lie| {
+    check_pair("W3", |h, violating| {
         let a = h.client(0);
         h.reads(a, watch_exists("/a"));
         h.asks(a, create("/a"));
         let zxid = h.does(a);
-        if !lie {
+        if !violating {
             h.tells(a, NodeCreated, "/a", zxid);
         }
         h.answers(a);
@@ -110,12 +111,12 @@ fn w3_write_reply_comes_before_the_event() {
 
 #[test]
 fn w3_events_are_swapped() {
-    twins("W3", |h, lie| {
+    check_pair("W3", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_exists("/a"));
         h.reads(a, watch_children("/"));
         let zxid = h.writes(b, create("/a"));
-        if lie {
+        if violating {
             h.tells(a, NodeChildrenChanged, "/", zxid);
             h.tells(a, NodeCreated, "/a", zxid);
         } else {
@@ -128,19 +129,19 @@ fn w3_events_are_swapped() {
 /// Edge 105
 #[test]
 fn w4_child_watch_reports_a_deletion_as_a_children_change() {
-    twins("W4", |h, lie| {
+    check_pair("W4", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(b, create("/a"));
         h.reads(a, watch_children("/a"));
         let zxid = h.writes(b, delete("/a"));
-        h.tells(a, if lie { NodeChildrenChanged } else { NodeDeleted }, "/a", zxid);
+        h.tells(a, if violating { NodeChildrenChanged } else { NodeDeleted }, "/a", zxid);
     });
 }
 
 /// Edge 131
 #[test]
 fn w4_set_watches_reports_a_recreated_node_as_deleted() {
-    twins("W4", |h, lie| {
+    check_pair("W4", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(b, create("/a"));
         h.reads(a, watch_data("/a"));
@@ -150,21 +151,21 @@ fn w4_set_watches_reports_a_recreated_node_as_deleted() {
         h.writes(b, create("/a"));
         let a = h.reconnects(a);
         h.asks(a, resume(seen, [&["/a"], &[], &[]]));
-        h.retells(a, if lie { NodeDeleted } else { NodeDataChanged }, "/a");
+        h.retells(a, if violating { NodeDeleted } else { NodeDataChanged }, "/a");
         h.answers(a);
     });
 }
 
 #[test]
 fn w6_removed_watch_fires() {
-    twins("W6", |h, lie| {
+    check_pair("W6", |h, violating| {
         let a = h.client(0);
         h.reads(a, watch_data("/"));
         let path = "/".to_owned();
         h.reads(a, Request::Watches { path, kind: WatcherType::Data, remove: true });
         h.asks(a, set("/", "v1"));
         let zxid = h.does(a);
-        if lie {
+        if violating {
             h.tells(a, NodeDataChanged, "/", zxid);
         }
         h.answers(a);
@@ -173,10 +174,10 @@ fn w6_removed_watch_fires() {
 
 #[test]
 fn w7_event_without_a_watch() {
-    twins("W7", |h, lie| {
+    check_pair("W7", |h, violating| {
         let a = h.client(0);
         let zxid = h.writes(a, set("/", "v1"));
-        if lie {
+        if violating {
             h.tells(a, NodeDataChanged, "/", zxid);
         }
     });
@@ -184,13 +185,13 @@ fn w7_event_without_a_watch() {
 
 #[test]
 fn w7_set_watches_reports_a_change_that_never_happened() {
-    twins("W7", |h, lie| {
+    check_pair("W7", |h, violating| {
         let a = h.client(0);
         h.reads(a, watch_data("/"));
         let seen = h.tip();
         let a = h.reconnects(a);
         h.asks(a, resume(seen, [&["/"], &[], &[]]));
-        if lie {
+        if violating {
             h.retells(a, NodeDataChanged, "/");
         }
         h.answers(a);
@@ -214,24 +215,24 @@ fn sets_again(h: &mut History, path: &str, there: [bool; 2]) {
 /// WATCH-21
 #[test]
 fn w7_client_lists_a_data_watch_as_an_exist_watch() {
-    twins("W7", |h, lie| sets_again(h, "/", [true, !lie]));
+    check_pair("W7", |h, violating| sets_again(h, "/", [true, !violating]));
 }
 
 /// WATCH-20
 #[test]
 fn w7_client_lists_an_exist_watch_as_a_data_watch() {
-    twins("W7", |h, lie| sets_again(h, "/none", [false, lie]));
+    check_pair("W7", |h, violating| sets_again(h, "/none", [false, violating]));
 }
 
 /// Edge 100
 #[test]
 fn w8_failed_read_registers_a_watch() {
-    twins("W8", |h, lie| {
+    check_pair("W8", |h, violating| {
         let a = h.client(0);
         h.reads(a, watch_data("/a"));
         h.asks(a, create("/a"));
         let zxid = h.does(a);
-        if lie {
+        if violating {
             h.tells(a, NodeCreated, "/a", zxid);
         }
         h.answers(a);
@@ -337,7 +338,7 @@ fn add_watch(path: &str, mode: AddWatchMode) -> Request {
 
 #[test]
 fn w5_persistent_watch_misses_a_change() {
-    twins("W5", |h, lie| {
+    check_pair("W5", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, add_watch("/a", Persistent));
         for (request, event) in [
@@ -348,7 +349,7 @@ fn w5_persistent_watch_misses_a_change() {
             (delete("/a"), NodeDeleted),
         ] {
             let zxid = h.writes(b, request);
-            if !lie || event != NodeDataChanged {
+            if !violating || event != NodeDataChanged {
                 h.tells(a, event, "/a", zxid);
             }
             h.reads(a, get("/"));
@@ -359,14 +360,14 @@ fn w5_persistent_watch_misses_a_change() {
 /// Edge 113
 #[test]
 fn w5_recursive_watch_reports_a_children_change() {
-    twins("W5", |h, lie| {
+    check_pair("W5", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(b, create("/r"));
         h.writes(b, create("/rx"));
         h.reads(a, add_watch("/r", PersistentRecursive));
         let zxid = h.writes(b, create("/r/a"));
         h.tells(a, NodeCreated, "/r/a", zxid);
-        if lie {
+        if violating {
             h.tells(a, NodeChildrenChanged, "/r", zxid);
         }
         h.writes(b, set("/rx", "v1"));
@@ -377,14 +378,14 @@ fn w5_recursive_watch_reports_a_children_change() {
 /// Edge 114
 #[test]
 fn w5_two_recursive_watches_report_a_change_twice() {
-    twins("W5", |h, lie| {
+    check_pair("W5", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(b, create("/r"));
         h.reads(a, add_watch("/", PersistentRecursive));
         h.reads(a, add_watch("/r", PersistentRecursive));
         let zxid = h.writes(b, set("/r", "v1"));
         h.tells(a, NodeDataChanged, "/r", zxid);
-        if lie {
+        if violating {
             h.tells(a, NodeDataChanged, "/r", zxid);
         }
         h.reads(a, get("/"));
@@ -394,13 +395,13 @@ fn w5_two_recursive_watches_report_a_change_twice() {
 /// Edge 97
 #[test]
 fn w5_persistent_watch_misses_a_change_of_a_multi() {
-    twins("W5", |h, lie| {
+    check_pair("W5", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.writes(b, create("/a"));
         h.reads(a, add_watch("/a", Persistent));
         let zxid = h.writes(b, Request::Multi(vec![set("/a", "v1"), set("/a", "v2")]));
         h.tells(a, NodeDataChanged, "/a", zxid);
-        if !lie {
+        if !violating {
             h.tells(a, NodeDataChanged, "/a", zxid);
         }
         h.reads(a, get("/"));
@@ -409,12 +410,12 @@ fn w5_persistent_watch_misses_a_change_of_a_multi() {
 
 #[test]
 fn w2_client_forgets_its_recursive_watch() {
-    twins("W2", |h, lie| {
+    check_pair("W2", |h, violating| {
         let a = h.client(0);
         h.reads(a, add_watch("/a", PersistentRecursive));
         let seen = h.tip();
         let a = h.reconnects(a);
-        if !lie {
+        if !violating {
             let recursive = vec!["/a".to_owned()];
             let again =
                 SetWatches { relative_zxid: Some(seen), recursive, ..SetWatches::default() };
@@ -426,7 +427,7 @@ fn w2_client_forgets_its_recursive_watch() {
 
 #[test]
 fn w6_client_sets_a_used_up_watch_again() {
-    twins("W6", |h, lie| {
+    check_pair("W6", |h, violating| {
         let a = h.client(0);
         h.reads(a, watch_data("/"));
         h.reads(a, watch_children("/"));
@@ -436,7 +437,7 @@ fn w6_client_sets_a_used_up_watch_again() {
         h.answers(a);
         let seen = h.tip();
         let a = h.reconnects(a);
-        let data: &[&str] = if lie { &["/"] } else { &[] };
+        let data: &[&str] = if violating { &["/"] } else { &[] };
         h.reads(a, resume(seen, [data, &[], &["/"]]));
     });
 }
@@ -444,14 +445,14 @@ fn w6_client_sets_a_used_up_watch_again() {
 /// HS-13
 #[test]
 fn w7_client_claims_an_older_zxid_than_it_has_seen() {
-    twins("W7", |h, lie| {
+    check_pair("W7", |h, violating| {
         let a = h.client(0);
         h.writes(a, set("/", "v1"));
         h.reads(a, watch_data("/"));
-        let seen = if lie { zabkeeper_core::Zxid::ZERO } else { h.tip() };
+        let seen = if violating { zabkeeper_core::Zxid::ZERO } else { h.tip() };
         let a = h.reconnects(a);
         h.asks(a, resume(seen, [&["/"], &[], &[]]));
-        if lie {
+        if violating {
             h.retells(a, NodeDataChanged, "/");
         }
         h.answers(a);
@@ -460,14 +461,14 @@ fn w7_client_claims_an_older_zxid_than_it_has_seen() {
 
 #[test]
 fn w6_removed_persistent_watch_fires() {
-    twins("W6", |h, lie| {
+    check_pair("W6", |h, violating| {
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, add_watch("/a", Persistent));
         let (path, kind) = ("/a".to_owned(), WatcherType::Persistent);
         h.asks(a, Request::Watches { path, kind, remove: true });
         h.answers_as(a, |reply| reply.result = Ok(zabkeeper_core::wire::ReplyBody::Empty));
         let zxid = h.writes(b, create("/a"));
-        if lie {
+        if violating {
             h.tells(a, NodeCreated, "/a", zxid);
         }
         h.reads(a, get("/"));
