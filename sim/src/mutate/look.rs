@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn crash_counts_as_found_and_refused_arguments_as_error() {
-        let results = std::env::temp_dir().join(format!("power-look-{}", std::process::id()));
+        let results = std::env::temp_dir().join(format!("mutate-look-{}", std::process::id()));
         let search = Search {
             program: Path::new("false"),
             base: 7,

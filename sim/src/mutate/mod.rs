@@ -1,4 +1,4 @@
-//! Detection power: how soon the simulator finds planted bugs.
+//! Mutation runs: how soon the simulator finds each mutant, a planted bug.
 //!
 //! Owns the procedure: `scratch` applies each patch to a copy of the source tree and builds it,
 //! `look` searches several disjoint ranges of seeds, `table` prints the result. Must not run worlds
@@ -18,13 +18,13 @@ use std::{fs, thread};
 use crate::check::checker::Checker;
 use crate::record::output::{may_write, say, tell};
 use crate::replay::shrink::Budget;
-use crate::run::cli::PowerFlags;
+use crate::run::cli::MutateFlags;
 use look::{Range, Search};
 use scratch::Scratch;
 use table::{Measured, Patch, Row};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-/// Default folders of plants, relative to the root; the second has controls, which must not fail.
+/// Default folders of mutants, relative to the root; the second has controls, which must not fail.
 const FOLDERS: [&str; 2] = ["sim/plants", "sim/plants/harmless"];
 /// Distance between ranges of seeds.
 const APART: u64 = 1 << 32;
@@ -32,26 +32,26 @@ const APART: u64 = 1 << 32;
 const FAILED: u8 = 1;
 const BAD_USAGE: u8 = 2;
 
-/// Measures all patches. Returns the exit code: 0 if every plant was found in the median and no
+/// Measures all patches. Returns the exit code: 0 if every mutant was found in the median and no
 /// control failed.
-pub fn main(flags: &PowerFlags) -> u8 {
+pub fn main(flags: &MutateFlags) -> u8 {
     match measure_all(flags) {
         Ok(rows) if rows.iter().all(Row::is_well) => 0,
         Ok(_) => FAILED,
         Err(why) => {
-            say(&format!("power: {why}\n"));
+            say(&format!("mutate: {why}\n"));
             BAD_USAGE
         }
     }
 }
 
-fn measure_all(flags: &PowerFlags) -> Result<Vec<Row>, String> {
+fn measure_all(flags: &MutateFlags) -> Result<Vec<Row>, String> {
     if let Some(name) = flags.without.iter().find(|name| !Checker::may_go_without(name)) {
         return Err(format!("--without: {name:?} is no promise that a run can go on without"));
     }
     may_write("report", flags.report.as_ref())?;
     let patches = patches(flags)?;
-    let usual = || Path::new(ROOT).join("target/power");
+    let usual = || Path::new(ROOT).join("target/mutate");
     let folder = flags.scratch.clone().unwrap_or_else(usual);
     let scratch = Scratch::new(Path::new(ROOT), &folder)
         .map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -72,20 +72,20 @@ fn measure_all(flags: &PowerFlags) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-fn report(rows: &[Row], flags: &PowerFlags) -> String {
+fn report(rows: &[Row], flags: &MutateFlags) -> String {
     let shrunk = flags.shrink.is_some();
     let lines: String = rows.iter().map(|row| row.line(flags.budget, shrunk)).collect();
     table::head(shrunk) + &lines + &rest(rows, flags)
 }
 
 /// The text below the rows.
-fn rest(rows: &[Row], flags: &PowerFlags) -> String {
+fn rest(rows: &[Row], flags: &MutateFlags) -> String {
     let ablation = flags.ablate.map(|budget| table::ablation(rows, budget));
     table::summary(rows, flags.budget) + &ablation.unwrap_or_default()
 }
 
 /// The selected patches.
-fn patches(flags: &PowerFlags) -> Result<Vec<PathBuf>, String> {
+fn patches(flags: &MutateFlags) -> Result<Vec<PathBuf>, String> {
     let mut found = flags.patch.clone();
     if found.is_empty() {
         for folder in FOLDERS {
@@ -120,11 +120,11 @@ fn head(path: &Path) -> Patch {
     Patch { name, seen_by: seen_by.unwrap_or("?").to_owned(), harmless }
 }
 
-fn measure(path: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Row, String> {
+fn measure(path: &Path, scratch: &Scratch, flags: &MutateFlags) -> Result<Row, String> {
     let patch = head(path);
     scratch.restore().map_err(|error| format!("the copy of the tree: {error}"))?;
-    let planted = scratch.plant(path).map_err(|why| format!("does not apply\n{why}"));
-    let built = planted
+    let applied = scratch.apply(path).map_err(|why| format!("does not apply\n{why}"));
+    let built = applied
         .and_then(|()| scratch.build(flags.quick).map_err(|why| format!("does not build\n{why}")));
     let mut row =
         Row { patch, measured: Measured::Unfit(String::new()), shrunk: None, ablated: Vec::new() };
@@ -150,7 +150,7 @@ fn measure(path: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Row, St
         ids.sort();
         ids.dedup();
         for id in ids.into_iter().filter(|id| Checker::may_go_without(id)) {
-            let mut flags = PowerFlags { budget, ..flags.clone() };
+            let mut flags = MutateFlags { budget, ..flags.clone() };
             flags.without.push(id.clone());
             row.ablated.push((id.clone(), look(&program, scratch, &flags)?));
         }
@@ -160,7 +160,7 @@ fn measure(path: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Row, St
 }
 
 /// Searches all ranges, several concurrently if requested.
-fn look(program: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Vec<Range>, String> {
+fn look(program: &Path, scratch: &Scratch, flags: &MutateFlags) -> Result<Vec<Range>, String> {
     let next = AtomicUsize::new(0);
     let ranges = flags.ranges as usize;
     let found: Mutex<Vec<(usize, Result<Range, String>)>> = Mutex::new(Vec::new());
@@ -186,8 +186,8 @@ fn look(program: &Path, scratch: &Scratch, flags: &PowerFlags) -> Result<Vec<Ran
     found.into_iter().map(|(_, range)| range).collect()
 }
 
-fn search<'a>(program: &'a Path, flags: &'a PowerFlags, results: &'a Path) -> Search<'a> {
-    let PowerFlags { profile, budget, without, .. } = flags;
+fn search<'a>(program: &'a Path, flags: &'a MutateFlags, results: &'a Path) -> Search<'a> {
+    let MutateFlags { profile, budget, without, .. } = flags;
     Search { program, base: 0, profile: *profile, budget: *budget, without, results }
 }
 
@@ -204,7 +204,7 @@ mod tests {
     use crate::check::checker;
 
     #[test]
-    fn every_plant_names_its_promises_and_is_in_the_table() {
+    fn every_mutant_names_its_promises_and_is_in_the_table() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plants");
         let table = fs::read_to_string(folder.join("README.md")).expect("our own page");
         let mut known = checker::promises();

@@ -85,7 +85,7 @@ impl Scratch {
     ///
     /// # Errors
     /// The output of the first command.
-    pub(super) fn plant(&self, patch: &Path) -> Result<(), String> {
+    pub(super) fn apply(&self, patch: &Path) -> Result<(), String> {
         let patch = patch.canonicalize().map_err(|error| error.to_string())?;
         let ways: [&[&str]; 3] = [
             &["git", "apply", "-p1"],
@@ -199,7 +199,7 @@ mod tests {
 
     impl Folder {
         fn new(name: &str) -> Folder {
-            let path = std::env::temp_dir().join(format!("power-{name}-{}", std::process::id()));
+            let path = std::env::temp_dir().join(format!("mutate-{name}-{}", std::process::id()));
             fs::create_dir_all(path.join("tree-to-be/src")).expect("made");
             fs::write(path.join("tree-to-be/src/a.rs"), "one\ntwo\nthree\n").expect("written");
             Folder(path)
@@ -234,7 +234,7 @@ mod tests {
         let copy = scratch.tree().join("src/a.rs");
         for (old, new) in [("a/src/a.rs", "b/src/a.rs"), ("src/a.rs", "src/a.rs")] {
             let patch = folder.patch(&format!("# Words.\n--- {old}\n+++ {new}\n{CHANGE}"));
-            scratch.plant(&patch).expect("it fits");
+            scratch.apply(&patch).expect("it fits");
             assert_eq!(fs::read_to_string(&copy).expect("there"), "one\n2\nthree\n");
             scratch.restore().expect("copied");
             assert_eq!(fs::read_to_string(&copy).expect("there"), "one\ntwo\nthree\n");
@@ -246,10 +246,10 @@ mod tests {
         let folder = Folder::new("refuse");
         let scratch = folder.scratch();
         let text = format!("--- a/src/b.rs\n+++ b/src/b.rs\n{CHANGE}");
-        let said = scratch.plant(&folder.patch(&text)).expect_err("there is no such file");
+        let said = scratch.apply(&folder.patch(&text)).expect_err("there is no such file");
         assert!(said.contains("src/b.rs"), "{said}");
-        assert!(scratch.plant(Path::new("/nowhere/x.patch")).is_err());
-        let said = scratch.plant(&folder.patch("")).expect_err("there is nothing in it");
+        assert!(scratch.apply(Path::new("/nowhere/x.patch")).is_err());
+        let said = scratch.apply(&folder.patch("")).expect_err("there is nothing in it");
         assert!(said.contains("changes nothing"), "{said}");
     }
 
@@ -259,10 +259,10 @@ mod tests {
         let source = folder.0.join("tree-to-be");
         fs::create_dir_all(source.join("builds/deep")).expect("made");
         fs::write(source.join("builds").join(BUILDS), "{}").expect("written");
-        let scratch = Scratch::new(&source, &source.join("target/power")).expect("made");
+        let scratch = Scratch::new(&source, &source.join("target/mutate")).expect("made");
         scratch.restore().expect("copied");
         let hidden = "--- /dev/null\n+++ b/.cargo/config.toml\n@@ -0,0 +1 @@\n+x\n";
-        scratch.plant(&folder.patch(hidden)).expect("it fits");
+        scratch.apply(&folder.patch(hidden)).expect("it fits");
         std::os::unix::fs::symlink("a.rs", scratch.tree().join("src/link")).expect("made");
         scratch.restore().expect("copied");
         let mut left = BTreeSet::new();

@@ -96,7 +96,7 @@ impl Row {
 
 /// The text below the rows.
 pub(super) fn summary(rows: &[Row], budget: Duration) -> String {
-    let (controls, plants): (Vec<&Row>, Vec<&Row>) =
+    let (controls, mutants): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|row| row.patch.harmless);
     let well = |rows: &[&Row]| rows.iter().filter(|row| row.is_well()).count();
     let mut cpu: Vec<u64> = Vec::new();
@@ -125,11 +125,11 @@ pub(super) fn summary(rows: &[Row], budget: Duration) -> String {
     // may follow.
     let _infallible = write!(
         text,
-        "\nFound: {} of {} plants within {} CPU s in the median, {} within 60 s, {} within 10 s, \
+        "\nFound: {} of {} mutants within {} CPU s in the median, {} within 60 s, {} within 10 s, \
          {} \
          within 1 s.\nSilent: {} of {} controls. All of it took {} CPU s of runs.\n",
-        well(&plants),
-        plants.len(),
+        well(&mutants),
+        mutants.len(),
         budget.as_secs(),
         within(60),
         within(10),
@@ -150,7 +150,7 @@ pub(super) fn summary(rows: &[Row], budget: Duration) -> String {
     text
 }
 
-/// Which promises find each plant when the ones that found it first are muted.
+/// Which promises find each mutant when the ones that found it first are muted.
 pub(super) fn ablation(rows: &[Row], budget: Duration) -> String {
     let mut by_id: BTreeMap<&str, Vec<(&Row, &[Range])>> = BTreeMap::new();
     for row in rows {
@@ -158,11 +158,11 @@ pub(super) fn ablation(rows: &[Row], budget: Duration) -> String {
             by_id.entry(id).or_default().push((row, ranges));
         }
     }
-    let mut text = "\n| without | plant | found | then by | CPU s before | then |\n| --- | --- | \
+    let mut text = "\n| without | mutant | found | then by | CPU s before | then |\n| --- | --- | \
                     ---: | --- | ---: | ---: |\n"
         .to_owned();
-    for (id, plants) in by_id {
-        for (row, ranges) in plants {
+    for (id, mutants) in by_id {
+        for (row, ranges) in mutants {
             let found = ranges.iter().filter(|range| range.found.is_some()).count();
             let before = match &row.measured {
                 Measured::Ranges(ranges) => median(ranges),

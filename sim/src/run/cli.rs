@@ -190,8 +190,9 @@ Without --seed, --seeds, \
 /// Commands other than simulating.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Measures how soon planted bugs are detected.
-    Power(PowerFlags),
+    /// Measures how soon mutants (planted bugs) are detected.
+    #[command(alias = "power")]
+    Mutate(MutateFlags),
     /// Measures the speed of the simulator, and compares it with its floors.
     Speed(SpeedFlags),
 }
@@ -213,9 +214,9 @@ pub struct SpeedFlags {
     pub track: Option<PathBuf>,
 }
 
-/// Flags of `power`.
+/// Flags of `mutate`.
 #[derive(Args, Clone, Debug)]
-pub struct PowerFlags {
+pub struct MutateFlags {
     /// Patches to apply, any number; by default those of sim/plants and sim/plants/harmless.
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub patch: Vec<PathBuf>,

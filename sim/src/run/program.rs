@@ -51,7 +51,7 @@ pub fn main() -> u8 {
 fn asked() -> u8 {
     let flags = Flags::parse();
     match &flags.command {
-        Some(Command::Power(flags)) => return mutate::main(flags),
+        Some(Command::Mutate(flags)) => return mutate::main(flags),
         Some(Command::Speed(flags)) => return speed::main(flags),
         None => {}
     }

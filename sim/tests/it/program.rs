@@ -158,9 +158,9 @@ fn usage_errors_name_the_problem() {
     assert_eq!(sim(&["--seed", "x"]).status.code(), Some(2));
     let profile = text(&sim(&["--profile", "foo"]).stderr);
     assert!(profile.contains("profiles are default, swarm") && profile.len() < 400, "{profile}");
-    let power = sim(&["power", "06-vote", "no-such-plant"]);
-    assert_eq!(power.status.code(), Some(2));
-    assert!(text(&power.stderr).contains("no-such-plant"), "{}", text(&power.stderr));
+    let mutate = sim(&["mutate", "06-vote", "no-such-mutant"]);
+    assert_eq!(mutate.status.code(), Some(2));
+    assert!(text(&mutate.stderr).contains("no-such-mutant"), "{}", text(&mutate.stderr));
     let faults = text(&sim(&["--faults", "list"]).stdout);
     assert!(
         faults.contains("disk.torn") && faults.contains("net.partition for net.split, "),

@@ -126,22 +126,23 @@ fn file_error_does_not_hide_a_failure() {
     assert!(text(&nowhere.stdout).is_empty(), "nothing is run for what cannot be written");
 }
 
-/// Shrunk schedules of planted bugs and of failures found by seeds: each violated its promise with
+/// Shrunk schedules of mutants and of failures found by seeds: each violated its promise with
 /// the bug, and must pass without it.
 #[test]
 fn corpus_schedules_pass() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
-    let plants = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/plants"));
+    let mutants = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/plants"));
     let mut replayed = 0;
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("readable").path();
         let text = std::fs::read_to_string(&path).expect("readable");
         let schedule: Schedule =
             text.parse().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-        let plant = text.split_whitespace().find(|word| word.ends_with(".patch:"));
-        let is_planted = plant.is_some_and(|name| plants.join(name.trim_end_matches(':')).exists());
+        let mutant = text.split_whitespace().find(|word| word.ends_with(".patch:"));
+        let is_mutant =
+            mutant.is_some_and(|name| mutants.join(name.trim_end_matches(':')).exists());
         let is_synced_with = schedule.found.is_some() && schedule.mended.is_some();
-        assert!(schedule.violates.is_some() && is_planted != is_synced_with, "{}", path.display());
+        assert!(schedule.violates.is_some() && is_mutant != is_synced_with, "{}", path.display());
         let options = &schedule.options;
         let happens = !schedule.steps.is_empty()
             || options.gone_one_in > 0

@@ -24,7 +24,7 @@ const GIVE_WAY: Duration = Duration::from_secs(1);
 /// the slowest clock.
 const REST_TICKS: u32 = 2 * 16;
 /// Longest time that a looking server may take to join: the step that receives the last needed
-/// notification does it. Under many faults, epochs are too short to allow more (plant 144).
+/// notification does it. Under many faults, epochs are too short to allow more (mutant 144).
 const JOIN: Duration = Duration::from_millis(1);
 
 /// See the module.
