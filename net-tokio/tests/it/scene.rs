@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sim::check::observe::ClientId;
-use sim::replay::scene::{self, History, Word};
+use sim::clients::diary::{History, Word};
+use sim::replay::scene;
 use socket2::{Domain, Socket, Type};
 use zabkeeper_client::{CallId, Config, Effect, Input, LinkId, Outbox, Session, State};
 use zabkeeper_core::wire::Request;

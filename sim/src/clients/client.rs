@@ -16,17 +16,18 @@ use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 use crate::check::checker::Check;
 use crate::check::guard;
 use crate::check::observe::{ClientId, Observation};
+use crate::clients::diary::Word;
+use crate::clients::workload::CallOutcome;
+use crate::clients::workload::WorkloadOptions;
 use crate::clients::workload::{Op, Ops};
+use crate::engine::decisions::Act;
 use crate::engine::decisions::Due;
 use crate::engine::seed::{Rng, Seeds};
 use crate::faults::catalog::Fault;
 use crate::machine::node::Clock;
 use crate::network::stream::{Delivery, End};
-use crate::record::counters::Outcome;
 use crate::record::trace::Kind;
-use crate::replay::scene::Word;
-use crate::replay::schedule::Act;
-use crate::world::options::{PING_PERCENT, WorkloadOptions};
+use crate::world::options::PING_PERCENT;
 use crate::world::shared::{Event, Shared};
 
 pub(crate) use conns::whole_frame;
@@ -505,9 +506,9 @@ impl Client {
             return shared.check(Check::CALLS, Err(evidence));
         };
         let outcome = match &result {
-            Ok(_) => Outcome::Done,
-            Err(Failure::Code(_) | Failure::UnknownCode(_)) => Outcome::Refused,
-            Err(Failure::ConnectionLoss) => Outcome::Unknown,
+            Ok(_) => CallOutcome::Done,
+            Err(Failure::Code(_) | Failure::UnknownCode(_)) => CallOutcome::Refused,
+            Err(Failure::ConnectionLoss) => CallOutcome::Unknown,
             Err(
                 Failure::SessionExpired
                 | Failure::AuthFailed
@@ -516,7 +517,7 @@ impl Client {
                 | Failure::TooLarge
                 | Failure::RelativePath
                 | Failure::NotACall,
-            ) => Outcome::Over,
+            ) => CallOutcome::Over,
         };
         self.jot(|| Word::Answered(result.clone()));
         shared.counters.call(op, outcome);
@@ -532,7 +533,7 @@ impl Client {
             self.ops.learn(&path, &done.body);
         }
         if probe {
-            self.probe = if outcome == Outcome::Done { Probe::Done } else { Probe::Wanted };
+            self.probe = if outcome == CallOutcome::Done { Probe::Done } else { Probe::Wanted };
         }
         self.heard(false, shared);
     }

@@ -4,4 +4,5 @@
 //! oracles do.
 
 pub mod client;
+pub mod diary;
 pub mod workload;

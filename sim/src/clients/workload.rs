@@ -8,6 +8,8 @@
 
 mod identity;
 mod op;
+mod options;
+mod outcome;
 mod quota;
 
 use std::collections::BTreeMap;
@@ -17,10 +19,11 @@ use zabkeeper_core::wire::{Acl, AddWatchMode, ReplyBody, Request, WatcherType};
 
 use crate::check::observe::ClientId;
 use crate::engine::seed::Rng;
-use crate::world::options::WorkloadOptions;
 
 pub use identity::{ENSEMBLE, known};
 pub use op::{Op, OpMix};
+pub use options::WorkloadOptions;
+pub use outcome::CallOutcome;
 
 /// Number of unique users that a client authenticates as.
 const OTHER_USERS: u32 = 12;

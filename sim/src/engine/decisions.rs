@@ -11,8 +11,8 @@ use std::collections::BinaryHeap;
 use zabkeeper_core::{Instant, ServerId};
 
 use crate::check::observe::ClientId;
+use crate::clients::workload::Op;
 use crate::faults::catalog::Fault;
-use crate::replay::schedule::{Act, Step};
 
 /// A decision.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -29,6 +29,48 @@ pub enum Due {
     Load { server: ServerId, until: Instant },
     /// The step of the schedule with this index.
     Scripted(usize),
+}
+
+/// A decision as a schedule records it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// When it happens; later if its client is frozen.
+    pub at: Instant,
+    /// Its kind.
+    pub act: Act,
+    /// Its random choices, in order.
+    pub choices: Vec<u64>,
+    /// It had a target.
+    pub hit: bool,
+    /// Its effects in words.
+    pub told: String,
+}
+
+/// A kind of step.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Act {
+    /// A fault is injected.
+    Inject(Fault),
+    /// A client calls.
+    Call(ClientId, Op),
+}
+
+impl Act {
+    /// The fault that is injected.
+    pub fn fault(self) -> Option<Fault> {
+        match self {
+            Act::Inject(fault) => Some(fault),
+            Act::Call(..) => None,
+        }
+    }
+
+    /// The client that calls.
+    pub fn client(self) -> Option<ClientId> {
+        match self {
+            Act::Inject(_) => None,
+            Act::Call(client, _) => Some(client),
+        }
+    }
 }
 
 /// The pending decisions; see the module.

@@ -10,8 +10,8 @@ use std::str::FromStr;
 use zabkeeper_core::Instant;
 use zabkeeper_core::io::Mark;
 
+use crate::engine::clock::{clock, parse_clock};
 use crate::faults::targets::parse_place;
-use crate::replay::schedule::{clock, parse_clock};
 
 /// A place where the run leaves its seed's course, and the number of the alternative.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,6 +3,7 @@
 //! Owns the derivation of random streams, ties between events of one instant, when the next
 //! decision is due, and what a fork draws anew. Must not carry out any event: `world` does.
 
+pub mod clock;
 pub mod decisions;
 pub mod fork;
 pub mod queue;

@@ -12,7 +12,7 @@ use zabkeeper_core::io::{Mark, Marks};
 
 use crate::engine::seed::{Rng, Seeds};
 use crate::faults::catalog::{Fault, FaultPlan};
-use crate::record::roles::Role;
+use crate::record::role::Role;
 
 /// A fault that is injected when a mark is hit.
 #[derive(Clone, PartialEq, Eq, Debug)]

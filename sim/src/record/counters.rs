@@ -4,25 +4,11 @@
 
 use zabkeeper_core::io::{Mark, Marks};
 
-use crate::clients::workload::Op;
+use crate::clients::workload::{CallOutcome, Op};
 use crate::faults::catalog::Fault;
 use crate::machine::fs::Losses;
 use crate::record::shapes::Shapes;
 use crate::record::sometimes::Sometimes;
-
-/// How a call ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Outcome {
-    /// It succeeded.
-    Done = 0,
-    /// The server refused it.
-    Refused = 1,
-    /// Unknown, because the connection was lost.
-    Unknown = 2,
-    /// The session was over, or the client library refused the call.
-    Over = 3,
-}
 
 /// Counters of one run, or sums over several.
 #[derive(Clone, Debug)]
@@ -113,7 +99,7 @@ impl Counters {
     }
 
     /// Counts a completed call.
-    pub fn call(&mut self, op: Op, outcome: Outcome) {
+    pub fn call(&mut self, op: Op, outcome: CallOutcome) {
         self.calls[op as usize][outcome as usize] += 1;
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zabkeeper_core::{Epoch, ServerId, Status, Zxid};
 
-use crate::record::roles::Role;
+use crate::record::role::Role;
 
 /// The combinations seen; see the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

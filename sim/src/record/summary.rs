@@ -13,7 +13,8 @@ use std::fmt::Write;
 use zabkeeper_core::Instant;
 
 use crate::faults::catalog::Fault;
-use crate::record::roles::{Reign, Role};
+use crate::record::role::Role;
+use crate::record::roles::Reign;
 use crate::record::timeline::{Hit, Injection};
 use crate::run::job::Report;
 use crate::run::report::{self, Totals};

@@ -9,11 +9,12 @@
 
 use std::collections::BTreeSet;
 
-use zabkeeper_client::{Done, Failure};
-use zabkeeper_core::wire::{MultiResult, ReplyBody, Request, Stat, WatchEvent};
+use zabkeeper_client::Done;
+use zabkeeper_core::wire::{MultiResult, ReplyBody, Stat, WatchEvent};
 use zabkeeper_core::{SessionId, Zxid};
 
 use crate::check::observe::ClientId;
+use crate::clients::diary::{History, Word};
 use crate::clients::workload::Op;
 use crate::engine::seed::Seeds;
 use crate::record::trace::TraceSink;
@@ -27,24 +28,6 @@ pub const SERVERS: u32 = 3;
 pub const CLIENTS: u32 = 5;
 /// Session timeout of all clients, ms: far longer than a scene takes.
 pub const SESSION_MS: u32 = 40_000;
-
-/// A call, reply or event of a client.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Word {
-    /// It made a call.
-    Asked(Request),
-    /// It closed its session.
-    Left,
-    /// Its call has completed.
-    Answered(Result<Done, Failure>),
-    /// A watch event.
-    Heard(WatchEvent),
-    /// Its session is over.
-    Over,
-}
-
-/// All calls, replies and events, in order of time.
-pub type History = Vec<(ClientId, Word)>;
 
 /// Plays the scene of a seed in a simulated ensemble: `calls` random calls, then reads of the whole
 /// remaining tree. `members` is the content of `/zookeeper/config`.

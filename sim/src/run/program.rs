@@ -13,6 +13,7 @@ use zabkeeper_core::io::Mark;
 
 use crate::check::checker::{Class, Failure};
 use crate::clients::workload::Op;
+use crate::engine::decisions::Step;
 use crate::faults::buggify::Site;
 use crate::faults::catalog::{Fault, Trigger};
 use crate::mutate;
@@ -22,7 +23,7 @@ use crate::record::output::{self, may_write, say, tell, write_file};
 use crate::record::summary;
 use crate::record::timeline::Timeline;
 use crate::record::trace::TraceSink;
-use crate::replay::schedule::{Schedule, Step};
+use crate::replay::schedule::Schedule;
 use crate::replay::shrink;
 use crate::run::batch::{self, Batch};
 use crate::run::cli::{self, Command, Flags};

@@ -11,11 +11,12 @@ use zabkeeper_core::Instant;
 
 use crate::check::observe::ClientId;
 use crate::clients::workload::Op;
+use crate::engine::decisions::{Act, Step};
 use crate::engine::seed::Seeds;
 use crate::faults::catalog::Fault;
 use crate::record::output::{may_write, say, tell, write_file};
 use crate::record::trace::TraceSink;
-use crate::replay::schedule::{self, Act, Schedule, Step};
+use crate::replay::schedule::{self, Schedule};
 use crate::run::cli::SpeedFlags;
 use crate::run::determinism;
 use crate::run::job::{self, Job, Report};

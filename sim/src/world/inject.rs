@@ -9,6 +9,7 @@ use super::{World, split};
 use crate::check::checker::Check;
 use crate::check::observe::Observation;
 use crate::clients::client::Client;
+use crate::engine::decisions::Act;
 use crate::engine::decisions::Due;
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
@@ -18,7 +19,6 @@ use crate::machine::node::Node;
 use crate::network::stream::{Break, End, Party};
 use crate::record::timeline::Hit;
 use crate::record::trace::Kind;
-use crate::replay::schedule::Act;
 use crate::world::shared::{Event, Shared, is_no_server};
 
 const MS: u64 = 1_000_000;

@@ -9,13 +9,13 @@ use zabkeeper_core::{Instant, ServerId};
 
 use super::Liveness;
 use crate::check::checker::{Check, Failure};
+use crate::engine::decisions::Step;
 use crate::engine::fork::Fork;
 use crate::faults::targets::Rule;
 use crate::record::counters::Counters;
 use crate::record::roles::Roles;
 use crate::record::timeline::{Injections, Timeline};
 use crate::record::trace::{Trace, TraceSink};
-use crate::replay::schedule::Step;
 
 /// How a run ended.
 #[derive(Debug)]

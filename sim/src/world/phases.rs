@@ -10,7 +10,7 @@ use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
 use crate::engine::seed::Rng;
 use crate::machine::node::{Node, is_snapshot};
-use crate::record::roles::Role;
+use crate::record::role::Role;
 use crate::record::trace::Kind;
 
 const MS: u64 = 1_000_000;

@@ -9,8 +9,8 @@ use zabkeeper_core::wire::{ReplyBody, Request};
 
 use super::World;
 use crate::check::observe::ClientId;
+use crate::clients::diary::{History, Word};
 use crate::clients::workload::Op;
-use crate::replay::scene::{History, Word};
 
 /// Upper bound of any wait in a world without faults, ns.
 const PATIENCE: u64 = 60_000_000_000;

@@ -10,7 +10,7 @@ use super::World;
 use crate::check::observe::ClientId;
 use crate::clients::client::Client;
 use crate::network::stream::Party;
-use crate::record::roles::Role;
+use crate::record::role::Role;
 use crate::record::timeline::position;
 
 /// A client or server that waits.

@@ -1,6 +1,7 @@
 //! Scenes are reproducible and complete.
 
-use sim::replay::scene::{CLIENTS, Word, plain, play};
+use sim::clients::diary::Word;
+use sim::replay::scene::{CLIENTS, plain, play};
 
 #[test]
 fn scene_is_reproducible_and_covers_all_history_entries() {

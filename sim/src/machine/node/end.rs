@@ -11,7 +11,7 @@ use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
 use crate::machine::fs::{Crash, LogEnd};
 use crate::network::stream::{End, Party, Silence};
-use crate::record::roles::Role;
+use crate::record::role::Role;
 use crate::record::sometimes::Sometimes;
 use crate::record::trace::Kind;
 use crate::world::options::Options;

@@ -44,7 +44,7 @@ use crate::faults::heal::Fate;
 use crate::faults::targets::Met;
 use crate::machine::fs::{Crash, Disk};
 use crate::network::stream::{Delivery, End, Party};
-use crate::record::roles::Role;
+use crate::record::role::Role;
 use crate::record::timeline::Hit;
 use crate::record::trace::{Kind, plain};
 use crate::world::options::PeerOptions;

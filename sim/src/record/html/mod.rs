@@ -9,7 +9,7 @@ use zabkeeper_core::{Instant, ServerId, Zxid};
 use crate::check::checker::Failure;
 use crate::check::observe::ClientId;
 use crate::network::stream::Party;
-use crate::record::roles::Role;
+use crate::record::role::Role;
 use crate::record::summary;
 use crate::record::timeline::{Call, Conn, Entry, Hit, Lane, Message, State, Timeline};
 use crate::record::trace::Kind;

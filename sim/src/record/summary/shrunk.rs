@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use super::plural;
-use crate::replay::schedule;
+use crate::engine::clock::clock;
 use crate::replay::shrink::Shrunk;
 
 /// Longer schedules are shown without their calls.
@@ -43,14 +43,13 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
             continue;
         }
         let who = step.act.client().map_or(String::new(), |client| format!("c{} ", client.0));
-        let _infallible = writeln!(text, "{:>14}  {who}{}", schedule::clock(step.at), step.told);
+        let _infallible = writeln!(text, "{:>14}  {who}{}", clock(step.at), step.told);
     }
     if !shows_calls {
         let _infallible = writeln!(text, "{:>14}  and {calls} calls, which the schedule lists", "");
     }
     if let Some(failure) = &report.outcome.failure {
-        let _infallible =
-            writeln!(text, "{:>14}  {} is broken", schedule::clock(failure.at), failure.id);
+        let _infallible = writeln!(text, "{:>14}  {} is broken", clock(failure.at), failure.id);
     }
     text
 }

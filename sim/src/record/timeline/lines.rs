@@ -11,7 +11,7 @@ use super::{Injection, Place, State, position};
 use crate::check::observe::Observation;
 use crate::faults::heal;
 use crate::record::output::tell;
-use crate::record::roles::Role;
+use crate::record::role::Role;
 use crate::record::trace::{Kind, View};
 
 /// Interval of lines that only show new commits, ns.

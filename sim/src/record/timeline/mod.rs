@@ -20,8 +20,8 @@ pub use injections::{Hit, Injection, Injections, pairs_text};
 pub use lines::Lines;
 
 use crate::check::observe::{ClientId, Observation};
-use crate::record::counters::Outcome;
-use crate::record::roles::Role;
+use crate::clients::workload::CallOutcome;
+use crate::record::role::Role;
 use crate::record::trace::Kind;
 
 /// Number of inputs of servers, and of steps with marks, that are kept, the newest: explanations of
@@ -125,7 +125,7 @@ pub struct Call {
     /// When it was made.
     pub at: Instant,
     /// When it completed, and how.
-    pub end: Option<(Instant, Outcome, String)>,
+    pub end: Option<(Instant, CallOutcome, String)>,
     /// The client.
     pub client: ClientId,
     /// The request.
@@ -333,7 +333,7 @@ impl Timeline {
         at: Instant,
         client: ClientId,
         call: u64,
-        outcome: Outcome,
+        outcome: CallOutcome,
         text: String,
     ) {
         if let Some(index) = self.open_calls.remove(&(client, call)) {

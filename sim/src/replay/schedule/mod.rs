@@ -13,19 +13,17 @@ mod text;
 
 use std::collections::BTreeSet;
 
-use zabkeeper_core::Instant;
 use zabkeeper_core::io::Mark;
 
 use crate::check::observe::ClientId;
-use crate::clients::workload::Op;
+use crate::engine::decisions::Step;
 use crate::faults::catalog::{Fault, Trigger};
-use crate::world::Outcome;
 use crate::world::options::Options;
 
 pub use settings::{
     names as setting_names, plain, value as setting, values as settings, with as with_setting,
 };
-pub use text::{VERSION, clock, parse_clock};
+pub use text::VERSION;
 
 /// A schedule; see the module.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,30 +56,6 @@ pub struct Schedule {
     pub steps: Vec<Step>,
 }
 
-/// A decision of a run.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
-    /// When it happens; later if its client is frozen.
-    pub at: Instant,
-    /// Its kind.
-    pub act: Act,
-    /// Its random choices, in order.
-    pub choices: Vec<u64>,
-    /// It had a target.
-    pub hit: bool,
-    /// Its effects in words.
-    pub told: String,
-}
-
-/// A kind of step.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Act {
-    /// A fault is injected.
-    Inject(Fault),
-    /// A client calls.
-    Call(ClientId, Op),
-}
-
 impl Schedule {
     /// The schedule of a run with these steps.
     pub fn of_run(seed: u64, options: &Options, steps: Vec<Step>) -> Schedule {
@@ -104,20 +78,6 @@ impl Schedule {
             options,
             steps,
         }
-    }
-
-    /// Adds the results of its run: the effects of each step, and the violated promise.
-    pub fn told(&self, outcome: &Outcome) -> Schedule {
-        let mut told = self.clone();
-        if let Some(steps) = &outcome.steps {
-            told.steps.clone_from(steps);
-        }
-        told.options.rules.clone_from(&outcome.rules);
-        told.violates = outcome.failure.as_ref().map(|failure| failure.id.to_owned());
-        if told.violates != self.violates {
-            (told.found, told.mended) = (None, None);
-        }
-        told
     }
 
     /// Checks that its settings are consistent.
@@ -165,23 +125,5 @@ impl Schedule {
     pub fn counts(&self) -> (usize, usize) {
         let faults = self.steps.iter().filter(|step| step.act.fault().is_some()).count();
         (faults, self.steps.len() - faults)
-    }
-}
-
-impl Act {
-    /// The fault that is injected.
-    pub fn fault(self) -> Option<Fault> {
-        match self {
-            Act::Inject(fault) => Some(fault),
-            Act::Call(..) => None,
-        }
-    }
-
-    /// The client that calls.
-    pub fn client(self) -> Option<ClientId> {
-        match self {
-            Act::Inject(_) => None,
-            Act::Call(client, _) => Some(client),
-        }
     }
 }

@@ -11,6 +11,7 @@ use zabkeeper_core::wire::MAX_FRAME_DEFAULT;
 use zabkeeper_core::{Limits, ServerId, TreeOptions};
 
 use crate::check::model::LocalRules;
+use crate::clients::workload::WorkloadOptions;
 use crate::clients::workload::{self, OpMix};
 use crate::faults::catalog::FaultPlan;
 use crate::faults::heal::LeftOut;
@@ -18,7 +19,7 @@ use crate::machine::fs::Pace;
 use crate::network::stream::LinkPace;
 use crate::world::options::{
     CALLS_MAX, CLIENTS_MAX, ClientBounds, DIGEST_TXNS, DISK_AUDIT_TXNS, Options, PING_PERCENT,
-    PeerOptions, SERVERS_MAX, ServerOptions, Throttle, VotePace, WorkloadOptions,
+    PeerOptions, SERVERS_MAX, ServerOptions, Throttle, VotePace,
 };
 
 /// Minimum limit of a frame, bytes.

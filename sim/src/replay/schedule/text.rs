@@ -7,12 +7,11 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
-use zabkeeper_core::Instant;
-
-use super::settings;
-use super::{Act, Schedule, Step};
+use super::{Schedule, settings};
 use crate::check::observe::ClientId;
 use crate::clients::workload::Op;
+use crate::engine::clock::{clock, parse_clock};
+use crate::engine::decisions::{Act, Step};
 use crate::engine::fork;
 use crate::faults::catalog::{Fault, FaultPlan, Trigger};
 use crate::faults::targets::{Rule, mark_called};
@@ -28,26 +27,6 @@ const COMMENT_AT: usize = 44;
 const SEVERAL: [&str; 4] = ["reaches", "property", "rule", "absent"];
 /// Maximum length of a step's comment, bytes.
 const TOLD_MAX: usize = 160;
-
-/// A time in seconds: exact, without trailing zeros beyond milliseconds.
-pub fn clock(at: Instant) -> String {
-    let (seconds, ns) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
-    let digits = format!("{ns:09}");
-    let digits = digits.trim_end_matches('0');
-    format!("{seconds}.{digits:0<3}s")
-}
-
-/// Parses a time as [`clock`] writes it; the fraction may be missing.
-pub fn parse_clock(text: &str) -> Option<Instant> {
-    let seconds = text.strip_suffix('s')?;
-    let (seconds, digits) = seconds.split_once('.').unwrap_or((seconds, ""));
-    if digits.len() > 9 {
-        return None;
-    }
-    let seconds: u64 = seconds.parse().ok()?;
-    let ns: u64 = format!("{digits:0<9}").parse().ok()?;
-    seconds.checked_mul(1_000_000_000)?.checked_add(ns).map(Instant)
-}
 
 impl Step {
     /// Kind and choices, without the time.
@@ -296,6 +275,7 @@ fn hex(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    use zabkeeper_core::Instant;
     use zabkeeper_core::io::Mark;
 
     use super::*;

@@ -20,11 +20,12 @@ use zabkeeper_core::Instant;
 
 use crate::check::checker::{Class, Failure};
 use crate::check::guard;
+use crate::engine::decisions::{Act, Step};
 use crate::engine::seed::{Rng, Seeds};
 use crate::faults::targets::Rule;
 use crate::record::output::say;
 use crate::record::trace::TraceSink;
-use crate::replay::schedule::{Act, Schedule, Step};
+use crate::replay::schedule::Schedule;
 use crate::run::job::{self, Job, Report, wall_clock};
 use crate::world::World;
 use moves::{SEEDS_MAX, SEEDS_MIN};

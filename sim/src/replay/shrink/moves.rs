@@ -10,10 +10,11 @@ use zabkeeper_core::Instant;
 use super::nodes::{ancestors, is_in, nodes};
 use super::{Search, hit};
 use crate::check::observe::ClientId;
+use crate::engine::decisions::{Act, Step};
 use crate::faults::catalog::{Fault, FaultPlan};
 use crate::faults::targets::Rule;
 use crate::record::trace::TraceSink;
-use crate::replay::schedule::{self, Act, Schedule, Step};
+use crate::replay::schedule::{self, Schedule};
 use crate::world::World;
 
 const MS: u64 = 1_000_000;

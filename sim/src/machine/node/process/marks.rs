@@ -14,7 +14,7 @@ use crate::faults::catalog::Fault;
 use crate::faults::targets::Met;
 use crate::machine::fs::{self, Crash, Disk};
 use crate::machine::node::power;
-use crate::record::roles::Role;
+use crate::record::role::Role;
 use crate::record::timeline::Hit;
 use crate::record::trace::Kind;
 use crate::world::shared::Shared;

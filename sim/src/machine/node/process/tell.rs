@@ -9,7 +9,7 @@ use zabkeeper_core::{Input, ServerId, SessionId, Status, Zxid};
 use super::{DIGEST_NODES, FAR_BEHIND, Lengths, Process};
 use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
-use crate::record::roles::Role;
+use crate::record::role::Role;
 use crate::record::sometimes::Sometimes;
 use crate::record::trace::Kind;
 use crate::world::shared::Shared;
