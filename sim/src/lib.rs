@@ -3,22 +3,23 @@
 //!
 //! ```text
 //! run       command line, batches, measurements         imports all rooms
-//! mutate    mutation runs: planted bugs                 imports run
+//! mutate    mutation runs                               imports run
 //! replay    schedules, shrinking, scenes                imports world and the rooms below
 //! world     one ensemble: options, event loop, phases,  imports the rooms below
 //!           fault injection
-//! clients   client library with its user, calls         imports record and the rooms below
+//! clients   client library with its user, calls         imports the rooms below
 //! machine   server with its driver loop, disk           imports record and the rooms below
-//! record    trace, counters, timeline, summary, page    imports network, faults, check
+//! record    trace, counters, timeline, summary, page    imports the rooms below
 //! network   byte streams, reachability                  imports engine, check
 //! faults    catalog, coverage marks, heal               imports engine
 //! engine    seeds, event order, decisions, forks        imports check
 //! check     observations, model, oracles, failure       imports no other room
 //! ```
 //!
-//! Imports from a lower row to a higher one exist for three reasons: `machine` and `clients` act
-//! through `world::shared`; decisions and forks are written as `replay::schedule` defines; and
-//! `record` describes the [`Report`](run::job::Report) of a finished run.
+//! Imports from a lower row to a higher one have these reasons: `machine` and `clients` act through
+//! `world::shared`; `world` executes the schedules of `replay`; decisions of `engine` name faults
+//! and calls; rules of `faults` name roles of `record`; and `record` counts calls and lost data,
+//! and describes the [`Report`](run::job::Report) of a finished run.
 
 pub mod check;
 pub mod clients;
