@@ -281,8 +281,8 @@ impl Loader {
 
     fn hash(&mut self, order: Vec<NodeId>, next: usize) -> Phase {
         let end = order.len().min(next + PART);
-        order[next..end].iter().for_each(|id| self.tree.take_out_share(*id));
-        self.tree.bring_in_changes();
+        order[next..end].iter().for_each(|id| self.tree.remove_share(*id));
+        self.tree.add_changed_shares();
         self.visited += (end - next) as u64;
         if end < order.len() { Phase::Hashing { order, next: end } } else { Phase::Done }
     }

@@ -9,6 +9,7 @@
 //! digest is a sum over it: call `touch` before changing a slot.
 
 mod acl;
+mod digest;
 mod expiry;
 mod load;
 mod node;
@@ -35,7 +36,6 @@ pub(crate) use quota::Verdict as QuotaVerdict;
 pub(crate) use snapshot::Item as SnapshotItem;
 pub(crate) use snapshot::SnapshotHeader;
 
-use crate::digest::{self, NodeView};
 use crate::error::Inapplicable;
 use crate::ids::{SessionId, WallMs, Zxid};
 use crate::rng::KeyedHash;
@@ -65,12 +65,9 @@ pub(crate) struct Tree {
     changed: Vec<NodeId>,
 }
 
-/// Markers in [`Slot::share`]; [`digest::node`] never returns them.
+/// Markers in [`Slot::share`]; [`digest::node`](crate::digest::node) never returns them.
 const NOT_IN_SUM: u64 = 0;
 const NO_NODE: u64 = u64::MAX;
-
-/// The tree rehashes changed nodes in batches of this many, so that repeated changes hash once.
-const CHANGED: usize = 64;
 
 #[derive(Debug)]
 struct Slot {
@@ -388,83 +385,6 @@ impl Tree {
         node.aversion = version;
         self.acls.release(before);
         Ok(self.stat(id))
-    }
-
-    /// Digest of all nodes; see [`digest`]. Hashes the nodes changed since the last batch.
-    pub(crate) fn digest(&self) -> u64 {
-        let changed = self.changed.iter().filter_map(|id| self.share(*id));
-        changed.fold(self.digest, u64::wrapping_add)
-    }
-
-    /// To be called after each transaction: adds changed nodes to the digest once there are enough.
-    pub(crate) fn settle_digest(&mut self) {
-        if self.changed.len() >= CHANGED {
-            self.bring_in_changes();
-        }
-    }
-
-    pub(super) fn bring_in_changes(&mut self) {
-        for id in mem::take(&mut self.changed) {
-            let share = self.share(id);
-            self.slots[id.index()].share = share.unwrap_or(NO_NODE);
-            self.digest = self.digest.wrapping_add(share.unwrap_or(0));
-        }
-    }
-
-    /// To be called before a slot changes: subtracts its share from the digest.
-    pub(super) fn take_out_share(&mut self, id: NodeId) {
-        match mem::replace(&mut self.slots[id.index()].share, NOT_IN_SUM) {
-            NOT_IN_SUM => return,
-            NO_NODE => {}
-            share => self.digest = self.digest.wrapping_sub(share),
-        }
-        self.changed.push(id);
-    }
-
-    /// Digest share of the node in this slot, if any.
-    fn share(&self, id: NodeId) -> Option<u64> {
-        let view = self.view(id, "")?;
-        let above = |id: &NodeId| Some(self.node(*id).parent);
-        let nodes = iter::successors(Some(id), above).take_while(|id| *id != NodeId::ROOT);
-        Some(digest::named(nodes.map(|id| &*self.node(id).name), &view))
-    }
-
-    /// Calls `visit` with each node, in no particular order.
-    pub(crate) fn visit(&self, visit: &mut dyn FnMut(&NodeView<'_>)) {
-        for index in 0..self.slots.len() {
-            let id = NodeId(u32::try_from(index).expect("places are 32-bit"));
-            if self.slots[index].node.is_some() {
-                let path = self.path_of(id);
-                let view = self.view(id, &path);
-                visit(&view.expect("there is a node"));
-            }
-        }
-    }
-
-    /// The node at `path`, if any.
-    pub(crate) fn view_at<'a>(&'a self, path: &'a str) -> Option<NodeView<'a>> {
-        self.view(self.find(path)?, path)
-    }
-
-    /// The node in this slot, if any, as a view with this path.
-    fn view<'a>(&'a self, id: NodeId, path: &'a str) -> Option<NodeView<'a>> {
-        let slot = &self.slots[id.index()];
-        let node = slot.node.as_ref()?;
-        Some(NodeView {
-            path,
-            data: node.data.as_deref(),
-            acl: self.acls.list(node.acl),
-            czxid: node.czxid,
-            mzxid: node.mzxid,
-            pzxid: node.pzxid,
-            ctime: node.ctime,
-            mtime: node.mtime,
-            version: node.version,
-            creates: node.creates,
-            aversion: node.aversion,
-            owner: node.owner,
-            children: slot.links.children,
-        })
     }
 
     fn child(&self, parent: NodeId, name: &str) -> Option<NodeId> {

@@ -126,7 +126,7 @@ impl Tree {
 
     /// Keeps the old content of a slot for the walk. To be called before every change of a slot.
     pub(super) fn touch(&mut self, id: NodeId) {
-        self.take_out_share(id);
+        self.remove_share(id);
         let Some(walk) = &mut self.walk else { return };
         let slot = &mut self.slots[id.index()];
         if (walk.cursor..walk.end).contains(&id.0) && slot.walked != walk.number {
