@@ -204,7 +204,7 @@ impl Proposer {
         replica.append(Txn { zxid, session, time: cx.now.wall, origin, op }, cx)
     }
 
-    /// The time of the next [`Proposer::clean`].
+    /// The time of the next [`Proposer::check_containers`].
     pub(crate) fn container_deadline(&mut self, replica: &Replica, cx: &Cx<'_>) -> Option<Instant> {
         self.containers.deadline(replica.tree(), cx)
     }
