@@ -60,8 +60,8 @@ fn understand<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Understood {
     let mut frames = ClientFrames::new(MAX_FRAME_DEFAULT);
     let mut understood = Understood::default();
     for piece in pieces {
-        let closed =
-            understood.refused.is_some() || matches!(understood.first, Some(FirstFrame::Word(_)));
+        let closed = understood.refused.is_some()
+            || matches!(understood.first, Some(FirstFrame::Command(_)));
         understood.rest.extend_from_slice(piece);
         if !closed && let Err(malformed) = read(&mut frames, &mut understood) {
             understood.refused = Some(malformed);

@@ -236,7 +236,7 @@ impl<J: Judge> Live<J> {
                         Some(ClientEvent::Opened(request, vec![ip]))
                     }
                     // A four-letter command: the driver answers it and closes the connection.
-                    Some(FirstFrame::Word(_)) => Some(ClientEvent::Closed),
+                    Some(FirstFrame::Command(_)) => Some(ClientEvent::Closed),
                 })
             };
             match event {

@@ -15,7 +15,6 @@ use tokio::time::timeout;
 use zabkeeper_core::Instant;
 use zabkeeper_core::driver::{Driver, Interest, SocketId};
 
-use crate::report;
 use crate::shared::{READ_BYTES, Shared};
 
 /// Time for the last output to leave and for the other end to close its side, once the server has
@@ -84,16 +83,6 @@ impl Conn {
             Ok(0) => shared.driver().receive_end(self.id, now),
             Ok(_) => {}
             Err(error) => shared.driver().fail(self.id, error.to_string(), now),
-        }
-        let word = shared.driver().clients.next_word();
-        if let Some((id, word, mask)) = word {
-            debug_assert_eq!(
-                SocketId::Client(id),
-                self.id,
-                "nobody else has received anything since"
-            );
-            report::answer(shared, self, word, mask).await;
-            shared.driver().clients.end_word(id);
         }
         shared.wake().notify_one();
         if is_full {

@@ -9,19 +9,16 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 use zabkeeper_core::io::Mark;
-use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::{
     Halted, Input, Instant, LinkId, Mode, Notice, Now, Outbox, Outline, OutlineCompared, Server,
     ServerId, Status, Zxid,
 };
 
+use crate::admin;
 use crate::disk::Disk;
 use crate::peers;
 use crate::serve::announce;
 use crate::shared::Shared;
-
-/// Questions of operators that are answered in a turn, each with a part of a listing at most.
-const QUESTIONS: usize = 4;
 
 /// Nodes of a state that was set aside that are compared in a turn.
 const COMPARED: usize = 1000;
@@ -84,7 +81,7 @@ impl EventLoop {
         loop {
             let now = self.shared.clock.now();
             self.take_turn(now);
-            self.note_proposals();
+            self.shared.driver().count_proposals(&self.outbox);
             if std::mem::take(&mut self.outbox.marks).contains(Mark::RecordTooLarge) {
                 self.shared.note_too_large();
             }
@@ -117,8 +114,7 @@ impl EventLoop {
     /// Until there is an input or a deadline has come; sometimes shorter.
     async fn sleep(&mut self) {
         let compares = self.set_aside.is_some() && self.announced;
-        let has_work = self.shared.driver().has_work() || self.shared.has_questions();
-        if has_work || compares {
+        if self.shared.driver().has_work() || compares {
             return tokio::task::yield_now().await;
         }
         let tell_at = self.waits.map(|(_, tell_at)| tell_at);
@@ -160,6 +156,9 @@ impl EventLoop {
                 conn.changed.notify_one();
             }
         }
+        while let Some((conn, query)) = driver.four_letter.next_query() {
+            admin::collect(&self.shared, &mut driver, conn, query);
+        }
         for note in driver.clients.take_notes() {
             self.shared.log(&note);
         }
@@ -168,27 +167,8 @@ impl EventLoop {
         }
     }
 
-    /// Sizes what a leader proposes, which is what it appends.
-    fn note_proposals(&self) {
-        if !self.role.is_some_and(|(mode, ..)| mode == Mode::Leader) {
-            return;
-        }
-        let mut driver = self.shared.driver();
-        let metrics = driver.clients.metrics_mut();
-        for command in &self.outbox.disk {
-            if let DiskCommand::Append { entry, .. } = command {
-                metrics.proposals.add(entry.bytes.len());
-            }
-        }
-    }
-
-    /// Answers questions, announces once that clients are served, and tells what has become of this
-    /// server's role.
+    /// Announces once that clients are served, and logs changes of this server's role.
     fn tell_operators(&mut self) {
-        for _ in 0..QUESTIONS {
-            let Some(question) = self.shared.take_question() else { break };
-            question(&self.server);
-        }
         let alone = self.shared.settings.ensemble.is_none();
         if alone && self.announced {
             return;
@@ -197,8 +177,6 @@ impl EventLoop {
         let role = (status.mode, status.leader, status.serving);
         if !alone && self.role != Some(role) {
             self.role = Some(role);
-            let leads = status.mode == Mode::Leader && status.serving;
-            self.shared.leading_since.set(leads.then(|| self.shared.clock.mono()));
             tell_role(&status);
         }
         if status.serving && !self.announced {

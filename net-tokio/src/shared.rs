@@ -1,4 +1,4 @@
-//! What the tasks of the serving thread share: the driver, the sockets, the questions of operators.
+//! What the tasks of the serving thread share: the driver and the sockets.
 //!
 //! Owns the way from sockets to the event loop and back. Must not step the core: only the event
 //! loop does.
@@ -7,7 +7,7 @@
 //! collide.
 
 use std::cell::{Cell, RefCell, RefMut};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -17,11 +17,11 @@ use std::task::{Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
+use zabkeeper_core::Instant;
 use zabkeeper_core::driver::{ClientNote, Driver, PeerOptions, SocketId, TurnLimits};
-use zabkeeper_core::wire::Word;
-use zabkeeper_core::{Instant, Server};
 
+use crate::admin;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::conn::Conn;
@@ -41,17 +41,9 @@ pub(crate) struct Shared {
     scratch: RefCell<Box<[u8]>>,
     conns: RefCell<BTreeMap<SocketId, Rc<Conn>>>,
     next_id: Cell<u64>,
-    questions: RefCell<VecDeque<Question>>,
-    /// What `stmk` has set.
-    pub(crate) trace_mask: Cell<i64>,
-    /// Since when this server serves as the leader of others; none where it does not.
-    pub(crate) leading_since: Cell<Option<Instant>>,
     wake: Arc<Notify>,
     stopping: Cell<Option<Instant>>,
 }
-
-/// What somebody wants to know of the core.
-pub(crate) type Question = Box<dyn FnOnce(&Server)>;
 
 /// What the driver has to know of the ensemble.
 fn peer_options(settings: &Settings, ensemble_id: u64) -> PeerOptions {
@@ -65,19 +57,16 @@ fn peer_options(settings: &Settings, ensemble_id: u64) -> PeerOptions {
     options
 }
 
-/// ZooKeeper's trace mask where nobody has set one. It has no effect here but to be read again.
-const TRACE_MASK: i64 = 306;
-
 impl Shared {
     /// `ensemble` is the core's.
     pub(crate) fn new(settings: Settings, ensemble: u64) -> Shared {
         let clock = Clock::start();
         let config = Arc::new(settings.core.clone());
-        let mut limits = settings.limits.clone();
-        limits.reads_trace_mask = settings.words.allows(Word::Stmk);
+        let limits = settings.limits.clone();
         let turn = TurnLimits::default();
         let peers = peer_options(&settings, ensemble);
         let driver = Driver::new(config, limits, peers, turn, random::number(), clock.mono());
+        let driver = driver.with_four_letter(admin::options(&settings));
         Shared {
             settings,
             clock,
@@ -87,9 +76,6 @@ impl Shared {
             // Random above, room to count below: ids of an earlier run of the process do not come
             // again.
             next_id: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
-            questions: RefCell::default(),
-            trace_mask: Cell::new(TRACE_MASK),
-            leading_since: Cell::new(None),
             wake: Arc::default(),
             stopping: Cell::new(None),
         }
@@ -163,29 +149,6 @@ impl Shared {
             Poll::Ready(io::Result::Ok(space.filled().len()))
         });
         read.await
-    }
-
-    /// Asks the core something, through the event loop; no answer where the event loop has ended.
-    pub(crate) async fn ask<T: 'static>(
-        &self,
-        question: impl FnOnce(&Server) -> T + 'static,
-    ) -> Option<T> {
-        let (sender, receiver) = oneshot::channel();
-        // Whoever asked may have gone.
-        let ask = |server: &Server| drop(sender.send(question(server)));
-        self.questions.borrow_mut().push_back(Box::new(ask));
-        self.wake.notify_one();
-        receiver.await.ok()
-    }
-
-    /// The next question.
-    pub(crate) fn take_question(&self) -> Option<Question> {
-        self.questions.borrow_mut().pop_front()
-    }
-
-    /// Is there one?
-    pub(crate) fn has_questions(&self) -> bool {
-        !self.questions.borrow().is_empty()
     }
 
     /// Begins the end: no client is read any more, and the event loop stops when all writes are

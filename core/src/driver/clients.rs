@@ -20,7 +20,7 @@ use super::note::ClientNote;
 use crate::config::Config;
 use crate::ids::{ConnId, Instant, SessionId, WallMs};
 use crate::io::{ClientCommand, ClientEvent, Now};
-use crate::wire::{Id, Word};
+use crate::wire::{FourLetterCommand, Id};
 
 /// Connections whose events are offered to their sockets in a turn: a change that ten thousand
 /// clients hear of is to hold up nobody else's request for longer than some milliseconds.
@@ -138,7 +138,7 @@ impl Clients {
     /// Bytes have come. Requests among them go to the core in the next turn.
     pub fn receive(&mut self, id: ConnId, bytes: &[u8], now: Instant) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        if matches!(conn.phase, Phase::Word | Phase::Closed { .. }) {
+        if matches!(conn.phase, Phase::Command | Phase::Closed { .. }) {
             return;
         }
         self.common.metrics.bytes_received += bytes.len() as u64;
@@ -174,7 +174,7 @@ impl Clients {
             Phase::Closed { graceful: true } => Interest::Shutdown,
             Phase::Closed { graceful: false } => Interest::Close,
             Phase::Greeting | Phase::TraceMask => Interest::Read,
-            Phase::Word | Phase::Handshake(_) => Interest::Wait,
+            Phase::Command | Phase::Handshake(_) => Interest::Wait,
             // It ends as soon as the handshake is answered.
             Phase::Open if conn.close.is_some() => Interest::Wait,
             // What has come is taken before more comes, also before its end.
@@ -236,6 +236,9 @@ impl Clients {
         if conn.output.is_empty() {
             // More may be asked and answered.
             conn.blocked = false;
+            if conn.part_due.take().is_some() && conn.phase == Phase::Command {
+                self.common.resumed.push_back(id);
+            }
             self.common.queue.resume(id);
             self.look_again(id);
         }
@@ -256,22 +259,46 @@ impl Clients {
         !std::mem::replace(&mut conn.blocked, true)
     }
 
-    /// A four-letter word that is to be answered, with the mask that came with it.
-    pub fn next_word(&mut self) -> Option<(ConnId, Word, Option<i64>)> {
-        self.common.words.pop_front()
+    /// A four-letter command that has been read, with the mask that came with it.
+    pub(super) fn next_command(&mut self) -> Option<(ConnId, FourLetterCommand, Option<i64>)> {
+        self.common.commands.pop_front()
     }
 
-    /// Queues a part of the answer to a four-letter word.
-    pub fn queue_text(&mut self, id: ConnId, text: &str) {
+    /// A connection whose client has taken a part of an answer, or that has ended within one.
+    pub(super) fn next_resumed(&mut self) -> Option<ConnId> {
+        self.common.resumed.pop_front()
+    }
+
+    /// Has a command been read from it, and not been answered to the end?
+    pub(super) fn awaits_answer(&self, id: ConnId) -> bool {
+        self.conns.get(&id).is_some_and(|conn| conn.phase == Phase::Command)
+    }
+
+    /// Queues a part of the answer to a four-letter command. If the client has not taken it by
+    /// `due`, nothing follows.
+    pub(super) fn queue_part(&mut self, id: ConnId, text: &str, due: Instant) {
+        self.queue_text(id, text);
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.output.add(|out| out.extend_from_slice(text.as_bytes()));
+            conn.part_due = Some(due);
+            self.plan(id);
         }
     }
 
-    /// A four-letter word is answered: the connection ends when that has left.
-    pub fn end_word(&mut self, id: ConnId) {
-        self.common.metrics.sent += 1;
-        self.shut_down(id);
+    /// Queues the end of the answer to a four-letter command: the connection ends when it has left.
+    pub(super) fn end_answer(&mut self, id: ConnId, text: &str) {
+        if self.awaits_answer(id) {
+            self.queue_text(id, text);
+            self.common.metrics.sent += 1;
+            self.shut_down(id);
+        }
+    }
+
+    fn queue_text(&mut self, id: ConnId, text: &str) {
+        if let Some(conn) = self.conns.get_mut(&id)
+            && conn.queue_text(text)
+        {
+            self.answered.push_back(id);
+        }
     }
 
     /// What is worth telling since the last call.
@@ -292,6 +319,11 @@ impl Clients {
     /// Begins the statistics of all connections anew, as `crst` asks.
     pub fn reset_conn_stats(&mut self) {
         self.conns.values_mut().for_each(|conn| conn.stats = ConnStats::default());
+    }
+
+    /// The bounds on clients.
+    pub fn limits(&self) -> &ClientLimits {
+        &self.common.limits
     }
 
     /// How probable it is that a handshake is refused by chance, in millionths.
@@ -363,6 +395,8 @@ impl Clients {
     pub(super) fn has_work(&self) -> bool {
         !self.common.ready.is_empty()
             || !self.common.queue.is_empty()
+            || !self.common.commands.is_empty()
+            || !self.common.resumed.is_empty()
             || !self.heard.is_empty()
             || !self.notified.is_empty()
     }
@@ -379,11 +413,18 @@ impl Clients {
                 self.plan(id);
                 continue;
             }
-            let why = if conn.phase == Phase::Open {
-                ConnCloseReason::Unfinished(conn.session_timeout)
-            } else {
-                self.common.metrics.sessionless += 1;
-                ConnCloseReason::Sessionless(self.common.limits.sessionless_timeout)
+            let why = match conn.phase {
+                Phase::Command => {
+                    // What is queued may still leave.
+                    self.end_answer(id, "");
+                    self.common.resumed.push_back(id);
+                    continue;
+                }
+                Phase::Open => ConnCloseReason::Unfinished(conn.session_timeout),
+                Phase::Greeting | Phase::TraceMask | Phase::Handshake(_) | Phase::Closed { .. } => {
+                    self.common.metrics.sessionless += 1;
+                    ConnCloseReason::Sessionless(self.common.limits.sessionless_timeout)
+                }
             };
             self.close(id, why);
         }
@@ -540,8 +581,14 @@ impl Clients {
         let before = std::mem::replace(&mut conn.phase, Phase::Closed { graceful });
         conn.forget_load(&mut self.common.metrics.load);
         conn.buffer = bytes::BytesMut::new();
-        if before == Phase::Open {
-            self.common.queue.push(id, ClientEvent::Closed);
+        match before {
+            Phase::Open => self.common.queue.push(id, ClientEvent::Closed),
+            Phase::Command if !graceful => self.common.resumed.push_back(id),
+            Phase::Greeting
+            | Phase::TraceMask
+            | Phase::Command
+            | Phase::Handshake(_)
+            | Phase::Closed { .. } => {}
         }
         self.common.changed.push(id);
         self.admit_next();

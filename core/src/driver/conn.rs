@@ -59,7 +59,13 @@ pub(super) struct Conn {
     pub(super) in_throttle_queue: bool,
     /// Since when so many bytes of `buffer` have been waiting for others (THR-06, THR-07).
     pub(super) waiting_bytes: Option<(Instant, usize)>,
-    /// When a handshake or a four-letter word has to be there.
+    /// It has sent a four-letter command. Its output has no bound: one answer, whose parts follow
+    /// each other only as the client takes them.
+    pub(super) sent_command: bool,
+    /// When the client must have taken the last part of a four-letter command's answer, if more
+    /// follows.
+    pub(super) part_due: Option<Instant>,
+    /// When a handshake or a four-letter command has to be there.
     pub(super) greeting_due: Instant,
     /// What the session may have been granted.
     pub(super) session_timeout: Duration,
@@ -85,12 +91,12 @@ pub(super) struct Conn {
 /// How far the connection has come.
 #[derive(Debug, PartialEq)]
 pub(super) enum Phase {
-    /// Neither handshake nor four-letter word yet.
+    /// Neither handshake nor four-letter command yet.
     Greeting,
-    /// The word `stmk` has been read, its mask has not.
+    /// The command `stmk` has been read, its mask has not.
     TraceMask,
-    /// A four-letter word has been read, nothing else will be.
-    Word,
+    /// A four-letter command has been read, nothing else will be.
+    Command,
     /// A handshake has been read that may not be handed over yet.
     Handshake(ConnectRequest),
     /// The core knows it.
@@ -150,6 +156,8 @@ impl Conn {
             wait_timed: false,
             in_throttle_queue: false,
             waiting_bytes: None,
+            sent_command: false,
+            part_due: None,
             greeting_due: now.mono.after(limits.sessionless_timeout),
             session_timeout: Duration::ZERO,
             unfinished: Unfinished::new(Duration::ZERO),
@@ -209,7 +217,8 @@ impl Conn {
         match self.phase {
             Phase::Greeting | Phase::TraceMask => Some(self.greeting_due),
             Phase::Open => self.unfinished.due(),
-            Phase::Word | Phase::Handshake(_) | Phase::Closed { .. } => None,
+            Phase::Command => self.part_due,
+            Phase::Handshake(_) | Phase::Closed { .. } => None,
         }
     }
 
@@ -297,6 +306,15 @@ impl Conn {
         sooner.then_some(due)
     }
 
+    /// Queues text of a four-letter command's answer. Is that due sooner than what was queued?
+    pub(super) fn queue_text(&mut self, text: &str) -> bool {
+        self.output.add(|out| out.extend_from_slice(text.as_bytes()));
+        let due = if text.is_empty() { Due::No } else { Due::Answered };
+        let sooner = due > self.due;
+        self.due = self.due.max(due);
+        sooner
+    }
+
     /// What is queued is offered to the socket now. Was there anything that had not been?
     pub(super) fn begin_flush(&mut self) -> bool {
         if std::mem::replace(&mut self.due, Due::No) == Due::No {
@@ -309,6 +327,9 @@ impl Conn {
 
     /// Why it has to be closed, where more is queued than may wait for a client.
     pub(super) fn holds_too_much(&self, event_max: u64) -> Option<ConnCloseReason> {
+        if self.sent_command {
+            return None;
+        }
         let (bytes, event_bytes) = (self.output.len(), self.output.event_bytes());
         if event_bytes > event_max {
             return Some(ConnCloseReason::Events { bytes: event_bytes });

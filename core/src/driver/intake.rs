@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::ClientEvent;
 use crate::throttle::{ConnectThrottle, Handshake};
-use crate::wire::{ConnectRequest, FirstFrame, Request, RequestFrame, Word};
+use crate::wire::{ConnectRequest, FirstFrame, FourLetterCommand, Request, RequestFrame};
 
 /// See the module.
 #[derive(Debug)]
@@ -36,7 +36,13 @@ pub(super) struct Common {
     pub(super) ready: VecDeque<ConnId>,
     /// What the host has to do with the sockets of these may be another thing now.
     pub(super) changed: Vec<ConnId>,
-    pub(super) words: VecDeque<(ConnId, Word, Option<i64>)>,
+    /// Four-letter commands that have been read, with the mask that came with them.
+    pub(super) commands: VecDeque<(ConnId, FourLetterCommand, Option<i64>)>,
+    /// Connections whose client has taken a part of an answer, or that have ended within one.
+    pub(super) resumed: VecDeque<ConnId>,
+    /// Does the command `stmk` come with the mask that it sets? If it is refused, no mask is
+    /// awaited.
+    pub(super) reads_trace_mask: bool,
     pub(super) notes: Vec<ClientNote>,
     /// May requests be read?
     pub(super) reads: bool,
@@ -58,7 +64,9 @@ impl Common {
             queue: FairQueue::default(),
             ready: VecDeque::new(),
             changed: Vec::new(),
-            words: VecDeque::new(),
+            commands: VecDeque::new(),
+            resumed: VecDeque::new(),
+            reads_trace_mask: false,
             notes: Vec::new(),
             reads: true,
             metrics: Metrics::default(),
@@ -109,21 +117,25 @@ impl Conn {
         self.stats.received += 1;
         self.phase = match first {
             FirstFrame::Connect(request) => Phase::Handshake(request),
-            FirstFrame::Word(Word::Stmk) if common.limits.reads_trace_mask => Phase::TraceMask,
-            FirstFrame::Word(word) => {
-                common.words.push_back((self.id, word, None));
-                Phase::Word
+            FirstFrame::Command(FourLetterCommand::Stmk) if common.reads_trace_mask => {
+                Phase::TraceMask
+            }
+            FirstFrame::Command(command) => {
+                self.sent_command = true;
+                common.commands.push_back((self.id, command, None));
+                Phase::Command
             }
         };
         Ok(())
     }
 
-    /// What follows the word that sets the trace mask (FLW-08).
+    /// What follows the command that sets the trace mask (FLW-08).
     fn read_trace_mask(&mut self, common: &mut Common) {
         if let Some(bytes) = self.buffer.first_chunk::<8>() {
             let mask = i64::from_be_bytes(*bytes);
-            common.words.push_back((self.id, Word::Stmk, Some(mask)));
-            self.phase = Phase::Word;
+            common.commands.push_back((self.id, FourLetterCommand::Stmk, Some(mask)));
+            self.sent_command = true;
+            self.phase = Phase::Command;
         }
     }
 

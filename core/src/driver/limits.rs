@@ -35,9 +35,6 @@ pub struct ClientLimits {
     pub large: Option<LargeRequests>,
     /// `connection_throttle_*` (THR-05).
     pub throttle: ThrottleOptions,
-    /// Does the four-letter word `stmk` come with the mask that it sets? Where the word is refused,
-    /// nothing is awaited.
-    pub reads_trace_mask: bool,
     /// Bytes of queued output above which a connection is not read: its client does not take the
     /// answers that it has asked for. While it takes some, its session lives. Default 4 MiB, room
     /// for a few of the largest answers that a default `jute.maxbuffer` allows.
@@ -70,7 +67,6 @@ impl Default for ClientLimits {
             drop_stale: false,
             large: None,
             throttle: ThrottleOptions::default(),
-            reads_trace_mask: false,
             output_bytes: 4 << 20,
             event_bytes: 10 << 20,
         }

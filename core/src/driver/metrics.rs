@@ -12,7 +12,7 @@ use crate::wire::{ConnectResponse, Reply};
 /// Counters since the start of the process, or since `srst`.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
-    /// Handshakes, requests and four-letter words read.
+    /// Handshakes, requests and four-letter commands read.
     pub received: u64,
     /// Answers and events queued for sending.
     pub sent: u64,

@@ -10,6 +10,7 @@ mod admission;
 mod clients;
 mod close;
 mod conn;
+pub mod four_letter;
 mod intake;
 mod limits;
 pub mod metrics;
@@ -30,10 +31,12 @@ use crate::ids::{ConnId, Instant};
 use crate::io::{ClientEvent, Input, Now, Outbox, Pressure};
 use crate::server::Server;
 use crate::store::DiskEvent;
+use crate::wire::FourLetterCommand;
 
 pub use admission::TooManyConnections;
 pub use clients::{ClientLine, ClientUse, Clients, Interest};
 pub use close::ConnCloseReason;
+use four_letter::{FourLetter, FourLetterOptions};
 pub use limits::{ClientLimits, LargeRequests};
 pub use note::ClientNote;
 pub use peers::{PeerCloseReason, PeerDial, PeerLine, PeerNote, PeerOptions, Peers};
@@ -57,6 +60,8 @@ pub struct Driver {
     pub clients: Clients,
     /// Connections with other servers.
     pub peers: Peers,
+    /// Commands of operators.
+    pub four_letter: FourLetter,
     limits: TurnLimits,
     disk: VecDeque<DiskEvent>,
     turn: Turn,
@@ -103,12 +108,22 @@ impl Driver {
     ) -> Driver {
         Driver {
             clients: Clients::new(Arc::clone(&config), limits, seed, now),
+            four_letter: FourLetter::new(Arc::clone(&config), now),
             peers: Peers::new(config, peers),
             limits: turn,
             disk: VecDeque::new(),
             turn: Turn::default(),
             stops: false,
         }
+    }
+
+    /// Sets what answers to four-letter commands depend on. Without it only `srvr` is answered.
+    #[must_use]
+    pub fn with_four_letter(mut self, options: FourLetterOptions) -> Driver {
+        let reads_trace_mask = options.whitelist.allows(FourLetterCommand::Stmk);
+        self.clients.common.reads_trace_mask = reads_trace_mask;
+        self.four_letter.set_options(options);
+        self
     }
 
     /// Something has come from the disk or from another server. Inputs of clients and deadlines are
@@ -177,18 +192,30 @@ impl Driver {
         std::mem::take(&mut self.turn.deadline).then_some(Input::Timeout)
     }
 
-    /// Takes what the core has for clients and other servers: the host offers it to their sockets,
-    /// see [`Driver::next_to_flush`], and opens connections, see [`Peers::next_dial`].
+    /// Counts what a leader proposes in this turn; the host calls it before it takes the commands
+    /// for the disk.
+    pub fn count_proposals(&mut self, out: &Outbox) {
+        self.four_letter.count_proposals(&mut self.clients, out);
+    }
+
+    /// Takes what the core has for clients and other servers, and answers four-letter commands: the
+    /// host offers it to their sockets, see [`Driver::next_to_flush`], opens connections, see
+    /// [`Peers::next_dial`], and finds out what answers wait for, see [`FourLetter::next_query`].
     pub fn deliver(&mut self, now: Now, server: &Server, out: &mut Outbox) {
         let reads = server.pressure() == Pressure::Accept && !self.stops;
         self.clients.deliver(&mut out.clients, reads, now.mono);
         self.peers.set_ensemble(server.ensemble_id());
         self.peers.deliver(&mut out.peers, &mut out.election, now.mono);
+        self.four_letter.note_role(server, now.mono);
+        self.four_letter.answer(&mut self.clients, server, now);
     }
 
     /// Is there work for another turn, whatever comes?
     pub fn has_work(&self) -> bool {
-        !self.disk.is_empty() || self.peers.has_work() || self.clients.has_work()
+        !self.disk.is_empty()
+            || self.peers.has_work()
+            || self.clients.has_work()
+            || self.four_letter.has_work()
     }
 
     /// When there is, if nothing comes.

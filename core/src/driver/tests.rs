@@ -14,18 +14,18 @@ use crate::membership::Voters;
 use crate::rng::Rng;
 use crate::store::{DiskCommand, Recovered};
 use crate::throttle::ThrottleOptions;
-use crate::wire::{Acl, AddWatchMode, ConnectRequest, Request, RequestFrame, SetWatches, Word};
+use crate::wire::{Acl, AddWatchMode, ConnectRequest, Request, RequestFrame, SetWatches};
 
 /// Bytes of an answer to `exists` where there is no node, and of one to a handshake.
 const MISSING: usize = 20;
 const CONNECTED: usize = 40;
 const TICK: Duration = Duration::from_secs(2);
 
-struct Host {
-    server: Server,
-    driver: Driver,
+pub(super) struct Host {
+    pub(super) server: Server,
+    pub(super) driver: Driver,
     out: Outbox,
-    now: Now,
+    pub(super) now: Now,
     /// How many bytes each socket still takes; without an entry, all.
     takes: BTreeMap<ConnId, usize>,
     sent: BTreeMap<ConnId, usize>,
@@ -36,7 +36,7 @@ struct Host {
 }
 
 impl Host {
-    fn new(limits: ClientLimits, turn: TurnLimits) -> Host {
+    pub(super) fn new(limits: ClientLimits, turn: TurnLimits) -> Host {
         let id = ServerId(1);
         let config = Config::new(id, Voters::new([id]), TICK).expect("2 s is a tick");
         let server =
@@ -59,7 +59,7 @@ impl Host {
         host
     }
 
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         let Host { server, driver, out, now, .. } = self;
         self.inputs.clear();
         driver.begin_turn(*now);
@@ -81,7 +81,7 @@ impl Host {
         self.notes.extend(self.driver.clients.take_notes());
     }
 
-    fn turns(&mut self, count: usize) {
+    pub(super) fn turns(&mut self, count: usize) {
         for _ in 0..count {
             self.now.mono = self.now.mono.after(Duration::from_millis(1));
             self.now.wall = WallMs(self.now.wall.0 + 1);
@@ -89,12 +89,12 @@ impl Host {
         }
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(super) fn pass(&mut self, time: Duration) {
         self.now.mono = self.now.mono.after(time);
         self.turns(1);
     }
 
-    fn flush(&mut self, conn: ConnId) {
+    pub(super) fn flush(&mut self, conn: ConnId) {
         let clients = &mut self.driver.clients;
         loop {
             let length = clients.output(conn).len();
@@ -116,7 +116,7 @@ impl Host {
     }
 
     /// The client takes so many bytes, or all there are.
-    fn take(&mut self, conn: ConnId, bytes: Option<usize>) {
+    pub(super) fn take(&mut self, conn: ConnId, bytes: Option<usize>) {
         match bytes {
             Some(bytes) => *self.takes.entry(conn).or_default() += bytes,
             None => drop(self.takes.remove(&conn)),
@@ -124,7 +124,7 @@ impl Host {
         self.flush(conn);
     }
 
-    fn accept(&mut self, address: u8) -> ConnId {
+    pub(super) fn accept(&mut self, address: u8) -> ConnId {
         let peer = SocketAddr::from(([10, 0, 0, address], 4000));
         self.last_conn.0 += 1;
         let accepted = self.driver.clients.accept(self.last_conn, peer, Vec::new(), self.now);
@@ -133,14 +133,14 @@ impl Host {
     }
 
     /// As long as the connection is read.
-    fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
+    pub(super) fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
         if self.interest(conn) != Interest::Read {
             return;
         }
         self.driver.clients.receive(conn, bytes, self.now.mono);
     }
 
-    fn connect(&mut self, address: u8) -> ConnId {
+    pub(super) fn connect(&mut self, address: u8) -> ConnId {
         let conn = self.accept(address);
         self.receive(conn, &handshake());
         self.turns(3);
@@ -148,11 +148,11 @@ impl Host {
         conn
     }
 
-    fn interest(&self, conn: ConnId) -> Interest {
+    pub(super) fn interest(&self, conn: ConnId) -> Interest {
         self.driver.clients.interest(conn)
     }
 
-    fn ended(&mut self, conn: ConnId) -> ConnCloseReason {
+    pub(super) fn ended(&mut self, conn: ConnId) -> ConnCloseReason {
         assert!(matches!(self.interest(conn), Interest::Close | Interest::Shutdown));
         self.driver.clients.forget(conn).expect("it was known")
     }
@@ -175,7 +175,7 @@ fn handshake() -> BytesMut {
     bytes
 }
 
-fn frames(requests: impl IntoIterator<Item = Request>) -> BytesMut {
+pub(super) fn frames(requests: impl IntoIterator<Item = Request>) -> BytesMut {
     let mut bytes = BytesMut::new();
     for (request, xid) in requests.into_iter().zip(1..) {
         RequestFrame { xid, request }.encode(&mut bytes);
@@ -183,11 +183,11 @@ fn frames(requests: impl IntoIterator<Item = Request>) -> BytesMut {
     bytes
 }
 
-fn exists(count: usize) -> BytesMut {
+pub(super) fn exists(count: usize) -> BytesMut {
     frames(std::iter::repeat_n(Request::Exists { path: "/no".into(), watch: false }, count))
 }
 
-fn create(path: &str) -> Request {
+pub(super) fn create(path: &str) -> Request {
     Request::Create {
         path: path.into(),
         data: Some(Bytes::from_static(b"x")),
@@ -403,24 +403,6 @@ fn thr_05_the_throttle_refuses_a_handshake_before_the_core_hears_of_it() {
     assert!(
         host.inputs.iter().all(|input| !matches!(input, Input::Client(conn, _) if *conn == late))
     );
-}
-
-#[test]
-fn a_word_is_answered_and_the_connection_ends() {
-    let limits = ClientLimits { reads_trace_mask: true, ..ClientLimits::default() };
-    let mut host = Host::new(limits, TurnLimits::default());
-    let (ruok, stmk) = (host.accept(1), host.accept(2));
-    host.receive(ruok, b"ruok");
-    host.receive(stmk, b"stmk\0\0\0\0");
-    assert_eq!(host.driver.clients.next_word(), Some((ruok, Word::Ruok, None)));
-    assert_eq!(host.driver.clients.next_word(), None, "the mask is not there yet");
-    host.receive(stmk, &[0, 0, 1, 2]);
-    assert_eq!(host.driver.clients.next_word(), Some((stmk, Word::Stmk, Some(258))));
-    host.driver.clients.queue_text(ruok, "imok");
-    host.driver.clients.end_word(ruok);
-    assert_eq!(host.interest(ruok), Interest::Shutdown);
-    assert_eq!(host.driver.clients.output(ruok), b"imok");
-    assert_eq!(host.ended(ruok), ConnCloseReason::ByServer);
 }
 
 #[test]

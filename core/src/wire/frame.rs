@@ -1,11 +1,11 @@
-//! Decoding of bytes from a client port: a four-letter word or the handshake first, then requests.
+//! Decoding of bytes from a client port: a four-letter command or the handshake first, then requests.
 //!
 //! Owns the length limit and the order of the first frames. Must not touch sockets: drivers and the
 //! simulator append to a buffer and call again.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::{ConnectRequest, RequestFrame, Word};
+use super::{ConnectRequest, FourLetterCommand, RequestFrame};
 use crate::error::Malformed;
 
 /// Default of the largest frame length accepted: `jute.maxbuffer`, 0xfffff bytes (WIRE-03).
@@ -20,8 +20,8 @@ pub struct FrameReader {
 /// The first message of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FirstFrame {
-    /// A four-letter word; the answer is text, and then the connection closes.
-    Word(Word),
+    /// A four-letter command; the answer is text, and then the connection closes.
+    Command(FourLetterCommand),
     /// The handshake of a client.
     Connect(ConnectRequest),
 }
@@ -79,12 +79,12 @@ impl ClientFrames {
     /// The first message, once it has arrived; to be called until it returns one.
     ///
     /// # Errors
-    /// Bytes that are neither a known four-letter word nor a handshake.
+    /// Bytes that are neither a known four-letter command nor a handshake.
     pub fn first(&mut self, buffer: &mut BytesMut) -> Result<Option<FirstFrame>, Malformed> {
         assert!(!self.opened, "a connection opens once");
-        if let Some(word) = buffer.first_chunk::<4>().and_then(Word::recognise) {
+        if let Some(command) = buffer.first_chunk::<4>().and_then(FourLetterCommand::recognise) {
             buffer.advance(4);
-            return Ok(Some(FirstFrame::Word(word)));
+            return Ok(Some(FirstFrame::Command(command)));
         }
         let Some(frame) = self.frames.next(buffer)? else {
             return Ok(None);
@@ -142,10 +142,13 @@ mod tests {
 
     /// WIRE-13.
     #[test]
-    fn four_letter_word_is_recognized_only_on_new_connection() {
+    fn four_letter_command_is_recognized_only_on_new_connection() {
         let mut frames = ClientFrames::new(MAX_FRAME_DEFAULT);
         let mut bytes = buffer(b"ruok\n");
-        assert_eq!(frames.first(&mut bytes), Ok(Some(FirstFrame::Word(Word::Ruok))));
+        assert_eq!(
+            frames.first(&mut bytes),
+            Ok(Some(FirstFrame::Command(FourLetterCommand::Ruok)))
+        );
         frames.opened = true;
         assert!(frames.next(&mut buffer(b"ruok")).is_err(), "edge 157: a length");
     }

@@ -1,6 +1,6 @@
 //! ZooKeeper's wire format (jute) as pure functions between bytes and records.
 //!
-//! Owns primitives, records, framing, the handshake and the four-letter words. Must not use
+//! Owns primitives, records, framing, the handshake and the four-letter commands. Must not use
 //! anything else of the crate but `ids` and `error` (a test checks this), so that moving the folder
 //! would make it a crate. Besides `wire`, the client library uses only these two modules of the
 //! core.
@@ -10,6 +10,7 @@
 
 mod connect;
 pub(crate) mod flat;
+mod four_letter;
 mod frame;
 mod multi;
 mod records;
@@ -17,9 +18,9 @@ mod reply;
 mod request;
 mod request_codec;
 mod server;
-mod words;
 
 pub use connect::{ConnectRequest, ConnectResponse, Password};
+pub use four_letter::FourLetterCommand;
 pub use frame::{ClientFrames, FirstFrame, FrameReader, MAX_FRAME_DEFAULT};
 pub use multi::MultiResult;
 pub use records::{Acl, AddWatchMode, CreateMode, EventType, Id, Perms, Secret, Stat, WatcherType};
@@ -28,7 +29,6 @@ pub use request::{
     OpCode, Request, RequestFrame, SetWatches, XID_AUTH, XID_EVENT, XID_PING, XID_SET_WATCHES,
 };
 pub use server::{FromServer, ServerFrames};
-pub use words::Word;
 
 use bytes::{BufMut, Bytes, BytesMut};
 

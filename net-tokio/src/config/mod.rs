@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use zabkeeper_core::driver::ClientLimits;
-use zabkeeper_core::wire::Word;
+use zabkeeper_core::driver::four_letter::Whitelist;
 use zabkeeper_core::{Config, ServerId, Voters};
 
 use keys::Kind;
@@ -54,16 +54,7 @@ pub struct Settings {
     /// `clientPortListenBacklog`; `None` means the default.
     pub(crate) backlog: Option<u32>,
     /// Four-letter commands that are answered.
-    pub words: Whitelist,
-}
-
-/// `4lw.commands.whitelist`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whitelist {
-    /// `*`.
-    All,
-    /// These names.
-    These(Vec<String>),
+    pub whitelist: Whitelist,
 }
 
 /// Our subdirectory of `dataDir` and `dataLogDir`, so that no directory mixes our files with
@@ -105,7 +96,7 @@ impl Settings {
             limits: ClientLimits::default(),
             keep_alive: false,
             backlog: None,
-            words: Whitelist::All,
+            whitelist: Whitelist::All,
         }
     }
 
@@ -146,6 +137,11 @@ impl Settings {
         &self.core
     }
 
+    /// `maxClientCnxns`.
+    pub fn connections_per_ip(&self) -> Option<usize> {
+        self.limits.connections_per_ip
+    }
+
     /// Host and port for clients, as text; `everywhere` replaces the host if none is configured.
     pub(crate) fn client_address(&self, everywhere: &str) -> String {
         Member::address(self.host.as_deref().unwrap_or(everywhere), &self.port)
@@ -159,16 +155,6 @@ impl Settings {
     /// The directory of the log and the state file.
     pub(crate) fn log_folder(&self) -> PathBuf {
         self.log_dir.join(OUR_FOLDER)
-    }
-}
-
-impl Whitelist {
-    /// Is this command answered?
-    pub fn allows(&self, word: Word) -> bool {
-        match self {
-            Whitelist::All => true,
-            Whitelist::These(names) => names.iter().any(|name| name == word.name()),
-        }
     }
 }
 
@@ -240,7 +226,7 @@ pub fn parse(
         limits,
         keep_alive: keys.switch("clientTcpKeepAlive", TRUE_FALSE)?.unwrap_or(false),
         backlog: backlog(&mut keys)?,
-        words: whitelist(&mut keys),
+        whitelist: whitelist(&mut keys),
     };
     ignore_the_rest(&mut keys);
     Ok((settings, keys.warnings))

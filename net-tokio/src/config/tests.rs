@@ -295,7 +295,7 @@ fn log_and_snapshot_settings() {
 /// CONF-27.
 #[test]
 fn whitelist_of_four_letter_commands() {
-    let show = |s: &Settings| format!("{:?}", s.words);
+    let show = |s: &Settings| format!("{:?}", s.whitelist);
     check("", show, "These([\"srvr\"])");
     check("4lw.commands.whitelist=ruok, mntr", show, "These([\"ruok\", \"mntr\", \"srvr\"])");
     check("4lw.commands.whitelist=srvr,*", show, "All");
@@ -304,7 +304,7 @@ fn whitelist_of_four_letter_commands() {
 /// CONF-27.
 #[test]
 fn srvr_is_always_allowed_and_empty_names_are_skipped() {
-    let show = |s: &Settings| format!("{:?}", s.words);
+    let show = |s: &Settings| format!("{:?}", s.whitelist);
     check("4lw.commands.whitelist=", show, "These([\"srvr\"])");
     check("zookeeper.4lw.commands.whitelist=ruok,,", show, "These([\"ruok\", \"srvr\"])");
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::fs::DirEntry;
 use std::path::Path;
 
-#[path = "../../../fuzz/checks/words.rs"]
-mod words;
+#[path = "../../../fuzz/checks/four_letter.rs"]
+mod four_letter;
 #[path = "../../../fuzz/checks/zoo_cfg.rs"]
 mod zoo_cfg;
 
@@ -31,13 +31,13 @@ fn zoo_cfg_corpus_passes_its_checks() {
 }
 
 #[test]
-fn words_corpus_passes_its_checks() {
-    let (mut words, mut allowed, mut lines) = (BTreeSet::new(), 0, 0);
-    for input in corpus("words") {
-        let answered = words::check(&input);
+fn four_letter_corpus_passes_its_checks() {
+    let (mut commands, mut allowed, mut lines) = (BTreeSet::new(), 0, 0);
+    for input in corpus("four_letter") {
+        let answered = four_letter::check(&input);
         allowed += usize::from(answered.allowed);
-        words.extend(answered.word);
+        commands.extend(answered.command);
         lines += answered.texts.iter().map(|text| text.lines().count()).sum::<usize>();
     }
-    assert!(words.len() > 5 && allowed > 3 && lines > 500, "{words:?} {allowed} {lines}");
+    assert!(commands.len() > 5 && allowed > 3 && lines > 500, "{commands:?} {allowed} {lines}");
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tempfile::tempdir;
 
+use crate::four_letter::ask;
 use crate::harness::{Server, command, configure, eventually, free_port};
 use crate::raw::{Raw, create, exists, set};
-use crate::words::ask;
 
 /// Starts a server in a shell that has run the `ulimit` command `limit`.
 fn start_below(limit: &str, dir: &Path, settings: &str) -> Server {

@@ -13,10 +13,10 @@ use zabkeeper_core::wire::Request;
 use zabkeeper_core::{ServerId, SessionId};
 
 use crate::crash::{change_last_batch, check_all_there};
+use crate::four_letter::ask;
 use crate::harness::eventually;
 use crate::members::{Ensemble, Writers};
 use crate::raw::{Raw, create, exists, get, set, sync};
-use crate::words::ask;
 
 /// A tick short enough for tests that wait for `syncLimit`, long enough for a loaded machine.
 const SHORT_TICK: &str = "tickTime=300\ninitLimit=20\nsyncLimit=5";

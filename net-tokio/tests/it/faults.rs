@@ -226,7 +226,7 @@ fn disconnected_client_gets_no_more_replies() {
 
 /// A value of `mntr`; `None` if it is missing.
 fn figure(server: &Server, name: &str) -> Option<u64> {
-    let text = crate::words::ask(server, "mntr");
+    let text = crate::four_letter::ask(server, "mntr");
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().parse().expect("a number"))
 }

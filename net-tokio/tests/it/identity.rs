@@ -7,10 +7,10 @@ use zabkeeper_core::SessionId;
 use zabkeeper_core::wire::ConnectResponse;
 
 use crate::crash::check_all_there;
+use crate::four_letter::ask;
 use crate::harness::{Server, started};
 use crate::members::Ensemble;
 use crate::raw::{Raw, create, exists};
-use crate::words::ask;
 
 const SETTINGS: &str = "tickTime=300\ninitLimit=20\nsyncLimit=10";
 

@@ -7,9 +7,9 @@ use bytes::BytesMut;
 use tempfile::tempdir;
 use zabkeeper_core::wire::{Acl, AddWatchMode, Perms, Request, RequestFrame, Secret, XID_PING};
 
+use crate::four_letter::ask;
 use crate::harness::{Server, eventually};
 use crate::raw::{Raw, create, exists, get, set};
-use crate::words::ask;
 
 /// Sends `writes` requests in one piece, without waiting; returns their xids.
 fn pipeline(raw: &mut Raw, writes: usize, request: impl Fn(usize) -> Request) -> Vec<i32> {

@@ -12,10 +12,10 @@ use tempfile::tempdir;
 use zabkeeper_core::Zxid;
 use zabkeeper_core::wire::{AddWatchMode, Request, SetWatches};
 
+use crate::four_letter::ask;
 use crate::harness::{Server, eventually};
 use crate::members::Ensemble;
 use crate::raw::{Raw, create, get, set};
-use crate::words::ask;
 
 /// Number of nodes below `/n`.
 const NODES: usize = 100_000;

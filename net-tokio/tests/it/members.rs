@@ -11,9 +11,9 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tempfile::TempDir;
 
+use crate::four_letter::try_ask;
 use crate::harness::{Server, comes_true, command, configure, free_port};
 use crate::raw::{Raw, create};
-use crate::words::try_ask;
 
 /// Number of requests that each writer pipelines.
 const PIPELINE: usize = 32;

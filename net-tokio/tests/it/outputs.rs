@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::tempdir;
 
+use crate::four_letter::try_ask;
 use crate::harness::{PATIENCE, command, configure, eventually, free_port, started};
 use crate::raw::{Raw, create, exists};
-use crate::words::try_ask;
 
 /// Default capacity of a pipe on Linux, in bytes.
 const PIPE_BYTES: usize = 64 << 10;

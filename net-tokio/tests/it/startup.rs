@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tempfile::tempdir;
 
+use crate::four_letter::{ask, try_ask};
 use crate::harness::{Server, command, configure, free_port, refused};
 use crate::raw::{Raw, create, get};
-use crate::words::{ask, try_ask};
 
 #[test]
 fn sigterm_exits_with_0_and_data_survives() {

@@ -5,7 +5,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use zabkeeper_core::wire::{
-    Acl, ConnectRequest, ConnectResponse, OpCode, Request, RequestFrame, Secret, Word, XID_AUTH,
+    Acl, ConnectRequest, ConnectResponse, FourLetterCommand, OpCode, Request, RequestFrame, Secret,
+    XID_AUTH,
 };
 use zabkeeper_core::{ConnId, ServerId, SessionId, Zxid};
 
@@ -121,17 +122,23 @@ impl World {
     /// An operator sends a four-letter command.
     pub(super) fn send_operator(&mut self, server: ServerId) -> bool {
         let rng = &mut self.fault_rng[Fault::ClientOperator as usize];
-        let words: Vec<Word> = Word::all().collect();
+        let words: Vec<FourLetterCommand> = FourLetterCommand::all().collect();
         // The commands that cost the server most are favoured.
-        let dear = [Word::Dump, Word::Mntr, Word::Wchc, Word::Wchp, Word::Wchs];
+        let dear = [
+            FourLetterCommand::Dump,
+            FourLetterCommand::Mntr,
+            FourLetterCommand::Wchc,
+            FourLetterCommand::Wchp,
+            FourLetterCommand::Wchs,
+        ];
         let word = if rng.chance(1, 2) { *rng.pick(&dear) } else { *rng.pick(&words) };
         let mut bytes = BytesMut::new();
-        if word == Word::TelnetClose {
+        if word == FourLetterCommand::TelnetClose {
             bytes.put_slice(b"\xff\xf4\xff\xfd");
         } else {
             bytes.put_slice(word.name().as_bytes());
         }
-        if word == Word::Stmk {
+        if word == FourLetterCommand::Stmk {
             bytes.put_i64(0);
         }
         self.shared.tell(|| format!("{} of s{server}", word.name()));

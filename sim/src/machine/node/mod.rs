@@ -370,7 +370,8 @@ impl Node {
                 let (config, turn) =
                     (Arc::new(self.config.clone()), shared.options.server.turn_limits());
                 let peers = shared.options.driver_peers(server.ensemble_id());
-                let driver = Driver::new(config, limits, peers, turn, seed, now);
+                let driver = Driver::new(config, limits, peers, turn, seed, now)
+                    .with_four_letter(process::four_letter(&self.config));
                 let mut process = Process::new(
                     &self.config,
                     incarnation,

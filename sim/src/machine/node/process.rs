@@ -52,6 +52,7 @@ use crate::world::shared::{Event, Shared};
 use behind::Behind;
 use inbox::Delivered;
 use lengths::Lengths;
+pub(super) use operator::four_letter;
 use orders::Orders;
 pub(super) use servers::Heard;
 use sockets::Socket;
@@ -632,11 +633,13 @@ impl Process {
             self.ending = true;
             (rng, how)
         });
+        self.driver.count_proposals(&out);
         for command in out.disk.drain(..) {
             self.lanes.push(command);
         }
         self.send_notifications(&mut out.election, shared);
         self.send(now, &mut out, shared);
+        self.supply(disk);
         let until = self.lanes.start(disk, shared);
         if let Some((mut rng, how)) = ends {
             let at = Instant(rng.range(shared.now.0, until.0.max(shared.now.0 + 1)));

@@ -30,7 +30,6 @@ const FIXED: &[(&str, &str)] = &[
     ),
     ("clients.large", "as `clients.drop_stale`"),
     ("clients.op_wait_max", "as `clients.drop_stale`; unit tests have it"),
-    ("clients.reads_trace_mask", "no operator of a run sets it; unit tests have it"),
     ("client.resume", "a client that goes on with a session says so; see `client.restart`"),
     ("config.map_salt", "must change nothing, which a second run of the seed proves"),
     ("digest_txns", "how often oracles look must change nothing; the shrinker changes it"),
@@ -111,7 +110,6 @@ fn of_clients(values: &mut Values, limits: ClientLimits) {
         drop_stale,
         large,
         throttle,
-        reads_trace_mask,
         output_bytes,
         event_bytes,
     } = limits;
@@ -125,7 +123,6 @@ fn of_clients(values: &mut Values, limits: ClientLimits) {
     note(values, "clients.op_wait_max", op_wait_max);
     note(values, "clients.drop_stale", drop_stale);
     note(values, "clients.large", large);
-    note(values, "clients.reads_trace_mask", reads_trace_mask);
     note(values, "clients.output_bytes", output_bytes);
     note(values, "clients.event_bytes", event_bytes);
 }

@@ -1,87 +1,65 @@
-//! What a server process says to operators: the four-letter words, as the shipped driver answers
-//! them from its core.
+//! What a server process knows for answers to operators beside its core and its driver.
 //!
-//! Owns which questions a word asks of the server. The text is shorter than the shipped one, and
-//! has none of what only a driver knows (traffic, latencies, files): words about that are answered
-//! without a question.
+//! Owns the settings and facts that answers show, and what oracles see of the server when one is
+//! asked for. Must not make the answers: the driver does.
 
-use std::fmt::Write;
-
-use zabkeeper_core::wire::Word;
+use zabkeeper_core::driver::four_letter::{
+    Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions, HostFacts, HostQuery,
+    Whitelist,
+};
+use zabkeeper_core::wire::FourLetterCommand;
 
 use super::*;
 use crate::check::observe::SelfReport;
 
+/// The settings of the server's driver: all commands are answered.
+pub(in crate::node) fn four_letter(config: &Config) -> FourLetterOptions {
+    let member = |ServerId(id)| format!("server.{id}=10.0.1.{id}:2888:3888:participant");
+    let ensemble = || EnsembleInfo {
+        election_port: 3888,
+        quorum_port: 2888,
+        members: config.voters().ids().map(member).collect(),
+    };
+    FourLetterOptions {
+        whitelist: Whitelist::All,
+        data_dir: "/data/zabkeeper".to_owned(),
+        log_dir: "/log/zabkeeper".to_owned(),
+        backlog: 1024,
+        ensemble: (!config.voters().alone()).then(ensemble),
+        ..FourLetterOptions::default()
+    }
+}
+
 impl Process {
-    /// An operator asks.
-    pub(super) fn answer_operator(&mut self, word: Word, shared: &mut Shared) -> String {
-        match word {
-            Word::Ruok => "imok".to_owned(),
-            Word::Envi
-            | Word::Gtmk
-            | Word::Stmk
-            | Word::TelnetClose
-            | Word::Cons
-            | Word::Crst
-            | Word::Dirs
-            | Word::Hash
-            | Word::Srst => word.name().to_owned(),
-            Word::Conf => {
-                let config = shared.options.config(self.id);
-                let (min, max) = (config.session_timeout_min(), config.session_timeout_max());
-                format!("sessionTimeout={min:?}..{max:?}")
-            }
-            Word::Mntr => {
-                let dropped = self.driver.clients.drop_probability();
-                format!("{}drop_probability {dropped}\n", self.report(word, shared))
-            }
-            Word::Isro
-            | Word::Dump
-            | Word::Srvr
-            | Word::Stat
-            | Word::Wchc
-            | Word::Wchp
-            | Word::Wchs => self.report(word, shared),
+    /// Bytes are read from a client. If they are a four-letter command, oracles look at the server.
+    pub(super) fn asks(&mut self, id: SocketId, bytes: &[u8], shared: &mut Shared) {
+        let command = bytes.first_chunk().and_then(FourLetterCommand::recognise);
+        let SocketId::Client(conn) = id else { return };
+        let is_first = command.is_some() && !self.known.contains(&conn);
+        if is_first && self.server.status().serving {
+            self.show(shared);
         }
     }
 
-    fn report(&self, word: Word, shared: &mut Shared) -> String {
-        let server = &self.server;
-        if !server.status().serving {
-            return "This ZooKeeper instance is not currently serving requests\n".to_owned();
+    /// Supplies the facts that answers wait for.
+    pub(super) fn supply(&mut self, disk: &RefCell<Disk>) {
+        while let Some((conn, query)) = self.driver.four_letter.next_query() {
+            let facts = match query {
+                HostQuery::DiskUse => {
+                    let snapshots = disk.borrow().used();
+                    HostFacts::DiskUse(DiskUse { snapshots, log: snapshots })
+                }
+                HostQuery::Descriptors => {
+                    let open = self.sockets.len();
+                    HostFacts::Descriptors(Some(Descriptors { open, limit: 1_024 }))
+                }
+                HostQuery::Environment => HostFacts::Environment(Environment {
+                    host: Some(format!("s{}", self.id)),
+                    ..Environment::default()
+                }),
+            };
+            self.driver.four_letter.supply(conn, facts);
         }
-        let report = self.show(shared);
-        let mut text = String::new();
-        let lines: Vec<String> = match word {
-            Word::Dump => {
-                let sessions = report.sessions.iter().chain(&report.local_sessions);
-                let sessions = sessions.map(|session| format!("{session:?}"));
-                let owned = report.ephemerals.iter().map(|owned| format!("{owned:?}"));
-                sessions.chain(owned).collect()
-            }
-            Word::Wchc => report.by_conn.iter().map(|watch| format!("{watch:?}")).collect(),
-            Word::Wchp => report.by_path.iter().map(|watch| format!("{watch:?}")).collect(),
-            Word::Wchs => vec![format!("{:?}", report.watched)],
-            Word::Conf
-            | Word::Cons
-            | Word::Crst
-            | Word::Dirs
-            | Word::Envi
-            | Word::Gtmk
-            | Word::Hash
-            | Word::Isro
-            | Word::Mntr
-            | Word::Ruok
-            | Word::Srst
-            | Word::Srvr
-            | Word::Stat
-            | Word::Stmk
-            | Word::TelnetClose => vec![format!("{:?}", report.status)],
-        };
-        for line in lines {
-            writeln!(text, "{line}").expect("text takes all");
-        }
-        text
     }
 
     /// Shows the oracles what operators would be told now.

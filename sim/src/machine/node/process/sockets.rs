@@ -102,11 +102,7 @@ impl Process {
                     self.check_read(id, shared);
                     self.driver.receive(id, &bytes, now.mono);
                     self.take_notes(now, shared);
-                    while let Some((conn, word, _)) = self.driver.clients.next_word() {
-                        let text = self.answer_operator(word, shared);
-                        self.driver.clients.queue_text(conn, &text);
-                        self.driver.clients.end_word(conn);
-                    }
+                    self.asks(id, &bytes, shared);
                 }
                 Interest::Read if state.is_over => self.driver.receive_end(id, now.mono),
                 Interest::Read => return,

@@ -1,4 +1,4 @@
-//! What words say of connections, sessions and watches: `cons`, `dump`, `stat`'s clients, `wchs`,
+//! What answers say of connections, sessions and watches: `cons`, `dump`, `stat`'s clients, `wchs`,
 //! `wchc`, `wchp`.
 //!
 //! Owns these texts. Must not collect what stands in them.
@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
-use zabkeeper_core::driver::ClientLine;
-use zabkeeper_core::driver::metrics::{ConnStats, Served, letters};
-use zabkeeper_core::{Instant, Mode, Now, SessionId, SessionInfo, WallMs, WatchSummary};
-
+use super::super::ClientLine;
+use super::super::metrics::{ConnStats, Served, letters};
 use super::date;
+use crate::ids::{Instant, SessionId, WallMs};
+use crate::io::Now;
+use crate::status::{Mode, SessionInfo, WatchSummary};
 
 /// What `dump` prints.
+#[derive(Debug)]
 pub struct Dump {
     /// Leaders know when sessions expire.
     pub mode: Mode,
@@ -28,8 +30,8 @@ pub struct Dump {
     pub clients: Vec<ClientLine>,
     /// Both clocks.
     pub now: Now,
-    /// Time for a handshake, by which connections are also sorted.
-    pub greeting: Duration,
+    /// `nio.sessionlessCnxnTimeout`: ZooKeeper looks for expired connections this often.
+    pub sessionless_timeout: Duration,
 }
 
 /// What `stat` says of it (FLW-12).
@@ -124,10 +126,10 @@ fn session_sets(sessions: &[SessionInfo], now: Now) -> String {
 /// Connections by the time at which ZooKeeper would close them if nothing came: it looks every so
 /// often.
 fn connection_sets(dump: &Dump) -> String {
-    let interval = u64::try_from(dump.greeting.as_nanos()).unwrap_or(u64::MAX).max(1);
+    let interval = u64::try_from(dump.sessionless_timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
     let mut sets: BTreeMap<Instant, Vec<String>> = BTreeMap::new();
     for client in &dump.clients {
-        let timeout = client.served.map_or(dump.greeting, |served| {
+        let timeout = client.served.map_or(dump.sessionless_timeout, |served| {
             Duration::from_millis(u64::try_from(served.timeout_ms).unwrap_or(0))
         });
         let due = client.heard.after(timeout);
@@ -161,6 +163,7 @@ pub fn watch_summary(summary: WatchSummary) -> String {
 
 /// What `wchc` (FLW-14), `wchp` (FLW-15) and `dump` (FLW-05) list: of pairs, that which several
 /// have in common stands once, and the other one of each below it. It goes on where it has stopped.
+#[derive(Debug)]
 pub struct Pairs<K> {
     current: Option<K>,
 }

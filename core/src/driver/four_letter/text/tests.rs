@@ -1,35 +1,68 @@
 //! The texts, with figures that a running server never has; their shapes are those recorded from
 //! ZooKeeper 3.9.4.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
-use zabkeeper_core::wire::Reply;
-use zabkeeper_core::{
-    ConnId, Epoch, ErrorCode, Instant, Now, ServerId, SessionId, SessionInfo, WallMs, WatchSummary,
-    Zxid,
-};
-
+use super::super::conns::{Dump, Pairs, dump_connections, dump_sessions, watch_summary};
+use super::super::options::EnsembleInfo;
 use super::*;
-use zabkeeper_core::driver::metrics::{ConnStats, Load, Served};
+use crate::driver::metrics::{ConnStats, Load, Metrics, Served};
+use crate::driver::{ClientLimits, ClientLine};
+use crate::error::ErrorCode;
+use crate::ids::{ConnId, Epoch, Instant, SessionId, WallMs};
+use crate::io::Now;
+use crate::quorum::Voters;
+use crate::status::{SessionInfo, WatchSummary};
+use crate::wire::Reply;
 
 const NOW: Now = Now { mono: Instant(5_000_000_000), wall: WallMs(1_795_274_515_500) };
 
+/// A configuration of servers, and the first of them.
+type Settings = (Config, FourLetterOptions);
+
 fn check(text: fn(&Figures<'_>) -> String) -> String {
-    check_in(Settings::for_a_try(), text, &status(Mode::Standalone))
+    check_in(standalone(), text, &status(Mode::Standalone))
 }
 
 fn check_in_ensemble(text: fn(&Figures<'_>) -> String, mode: Mode) -> String {
-    let lines = "dataDir=/d\ntickTime=2000\n4lw.commands.whitelist=*\n\
-                 server.1=a:2888:3888;2181\nserver.2=[::1]:2888:3888;[::1]:2181\n\
-                 server.3=c:2888:3888;2181";
-    let (settings, _) = crate::config::parse("zoo.cfg", lines, &[], &|_| Ok("1\n".to_owned()))
-        .expect("is a configuration");
-    check_in(settings, text, &status(mode))
+    check_in(ensemble(), text, &status(mode))
 }
 
-fn check_in(mut settings: Settings, text: fn(&Figures<'_>) -> String, status: &Status) -> String {
-    settings.data_dir = "/data".into();
-    settings.log_dir = "/log".into();
+fn standalone() -> Settings {
+    let id = ServerId(1);
+    let config = Config::new(id, Voters::new([id]), Duration::from_secs(2)).expect("2 s is a tick");
+    let options = FourLetterOptions {
+        data_dir: "/data/zabkeeper".to_owned(),
+        log_dir: "/log/zabkeeper".to_owned(),
+        backlog: 1024,
+        ..FourLetterOptions::default()
+    };
+    (config, options)
+}
+
+fn ensemble() -> Settings {
+    let ids = [1, 2, 3].map(ServerId);
+    let tick = Duration::from_secs(2);
+    let config = Config::new(ids[0], Voters::new(ids), tick).expect("2 s is a tick");
+    let members = [
+        "server.1=a:2888:3888:participant;0.0.0.0:2181",
+        "server.2=[::1]:2888:3888:participant;[::1]:2181",
+        "server.3=c:2888:3888:participant;0.0.0.0:2181",
+    ];
+    let ensemble = EnsembleInfo {
+        election_port: 3888,
+        quorum_port: 2888,
+        members: Vec::from(members.map(str::to_owned)),
+    };
+    let (_, options) = standalone();
+    (config, FourLetterOptions { ensemble: Some(ensemble), ..options })
+}
+
+fn check_in(
+    (config, options): Settings,
+    text: fn(&Figures<'_>) -> String,
+    status: &Status,
+) -> String {
     let load = Load { requests: 2, large_bytes: 0 };
     let mut metrics =
         Metrics { received: 4198, sent: 4199, bytes_received: 70_000, load, ..Metrics::default() };
@@ -38,9 +71,11 @@ fn check_in(mut settings: Settings, text: fn(&Figures<'_>) -> String, status: &S
     metrics.proposals.add(48);
     metrics.proposals.add(32);
     let figures = Figures {
-        settings: &settings,
+        options: &options,
+        config: &config,
+        connections_per_ip: ClientLimits::default().connections_per_ip,
         status,
-        metrics,
+        metrics: &metrics,
         clients: clients(),
         uptime: Duration::from_millis(22_792),
         leader_uptime: Duration::from_millis(1_179),
@@ -48,8 +83,8 @@ fn check_in(mut settings: Settings, text: fn(&Figures<'_>) -> String, status: &S
         descriptors: Some(Descriptors { open: 43, limit: 20_000 }),
         drop_probability: 20_000,
     };
-    // Each build has another date.
-    text(&figures).replace(&version(), "3.9.4-zabkeeper-VERSION, built on DATE")
+    // Each version has another number.
+    text(&figures).replace(&options.version_text(), "3.9.4-zabkeeper-VERSION, built on DATE")
 }
 
 /// One that serves a session, one that has just been reset, and the one that asks.
@@ -125,7 +160,7 @@ fn a_dump(mode: Mode, local: Option<i64>) -> String {
         owners,
         clients: clients(),
         now: NOW,
-        greeting: Duration::from_secs(10),
+        sessionless_timeout: Duration::from_secs(10),
     };
     let mut text = dump_sessions(&dump);
     let mut pairs = Pairs::<SessionId>::default();
@@ -175,7 +210,7 @@ fn flw_06_11_12_and_16_the_version_has_the_form_of_zookeeper() {
         text.chars().map(shape).collect()
     };
     let real = "3.9.4-7246445ec281f3dbf53dc54e970c914f39713903, built on 2025-08-19 19:53 UTC";
-    let version = version();
+    let version = FourLetterOptions::default().version_text();
     let [(ours, our_date), (_, date)] =
         [&version[..], real].map(|text| text.split_once(", built on ").expect("has a date"));
     assert_eq!(form(our_date), form(date));
@@ -187,7 +222,7 @@ fn flw_06_11_12_and_16_the_version_has_the_form_of_zookeeper() {
 /// three.
 #[test]
 fn flw_16_mntr_has_lines_of_zookeeper_in_its_order() {
-    let recorded = include_str!("../../tests/golden/mntr-3.9.4.txt");
+    let recorded = include_str!("../../../../tests/golden/mntr-3.9.4.txt");
     for (mode, state) in
         [(Mode::Leader, "leader"), (Mode::Follower, "follower"), (Mode::Standalone, "standalone")]
     {
@@ -223,13 +258,10 @@ fn flw_11_and_16_a_leader_says_what_only_it_knows() {
     ] {
         assert!(text.lines().any(|other| other == line), "{line} in {text}");
     }
-    let lines = "dataDir=/d\nserver.1=a:1:2;3\nserver.2=b:1:2;3";
     let zxid = |mode, epoch, applied| {
-        let (settings, _) = crate::config::parse("zoo.cfg", lines, &[], &|_| Ok("1".to_owned()))
-            .expect("is a configuration");
         let mut status = status(mode);
         (status.current_epoch, status.applied) = (Epoch(epoch), Zxid(applied));
-        let text = check_in(settings, srvr, &status);
+        let text = check_in(ensemble(), srvr, &status);
         text.lines().find_map(|line| line.strip_prefix("Zxid: ")).expect("is there").to_owned()
     };
     assert_eq!(zxid(Mode::Leader, 1, 0), "0x100000000", "a new epoch without a transaction");
@@ -282,7 +314,8 @@ fn flw_05_dump_where_local_sessions_are_on() {
 #[test]
 fn flw_06_envi() {
     let user = Some("zk".to_owned());
-    let text = envi(&Environment { user, memory: Some([370, 512]), ..Environment::default() });
+    let env = Environment { user, memory: Some([370, 512]), ..Environment::default() };
+    let text = envi(&FourLetterOptions::default(), &env);
     assert!(text.starts_with("Environment:\nzookeeper.version=3.9.4-zabkeeper-"), "{text}");
     let recorded = "zookeeper.version host.name java.version java.vendor java.home java.class.path \
                     java.library.path java.io.tmpdir java.compiler os.name os.arch os.version \
@@ -336,7 +369,7 @@ fn flw_16_mntr() {
 }
 
 #[test]
-fn wire_13_a_word_off_the_whitelist() {
+fn wire_13_a_command_off_the_whitelist() {
     let refusal = "wchs is not executed because it is not in the whitelist.\n";
-    assert_eq!(refused(Word::Wchs), refusal);
+    assert_eq!(refused(FourLetterCommand::Wchs), refusal);
 }

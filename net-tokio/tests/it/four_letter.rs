@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tempfile::tempdir;
 
-use zabkeeper_core::wire::{Request, Word};
+use zabkeeper_core::wire::{FourLetterCommand, Request};
 
 use crate::harness::{PATIENCE, Server, command, configure, eventually, free_port, nobody_forks};
 use crate::members::Ensemble;
@@ -65,7 +65,9 @@ fn only_srvr_is_answered_by_default() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     assert!(ask(&server, "srvr").contains("Mode: standalone"));
-    for word in Word::all().filter(|word| *word != Word::Srvr && *word != Word::TelnetClose) {
+    for word in FourLetterCommand::all()
+        .filter(|word| *word != FourLetterCommand::Srvr && *word != FourLetterCommand::TelnetClose)
+    {
         let name = word.name();
         let refusal = format!("{name} is not executed because it is not in the whitelist.\n");
         assert_eq!(ask(&server, name), refusal, "stmk too, without its mask");
@@ -108,7 +110,7 @@ fn four_letter_commands_answer_as_in_zookeeper() {
     two.call(children);
     one.ping();
 
-    let recorded = include_str!("../golden/words-3.9.4.txt");
+    let recorded = include_str!("../golden/four-letter-3.9.4.txt");
     // Each command uses its own connection, which must be gone before the next one counts
     // connections.
     let _alone = nobody_forks();
@@ -244,36 +246,36 @@ fn edge_158_four_letter_commands_before_the_server_serves() {
     let server = Server::spawn(command(&configure(port, dir.path(), &members)), port);
     eventually("an answer", || try_ask(port, "ruok").as_deref() == Some("imok"));
     let not_serving = "This ZooKeeper instance is not currently serving requests";
-    for word in Word::all() {
+    for word in FourLetterCommand::all() {
         let name = word.name();
         let expected = match word {
             // FLW-19: `telnet close` has no name that can be sent as text.
-            Word::TelnetClose => continue,
-            Word::Ruok => "imok".to_owned(),
-            Word::Isro => "null".to_owned(),
-            Word::Gtmk => "306".to_owned(),
-            Word::Stmk => {
+            FourLetterCommand::TelnetClose => continue,
+            FourLetterCommand::Ruok => "imok".to_owned(),
+            FourLetterCommand::Isro => "null".to_owned(),
+            FourLetterCommand::Gtmk => "306".to_owned(),
+            FourLetterCommand::Stmk => {
                 let mask = try_ask_bytes(port, b"stmk\0\0\0\0\0\0\x01\x32", PATIENCE);
                 assert_eq!(mask.as_deref(), Some("306"));
                 continue;
             }
-            Word::Envi => {
+            FourLetterCommand::Envi => {
                 assert!(ask(&server, name).starts_with("Environment:\nzookeeper.version="));
                 continue;
             }
-            Word::Hash => not_serving.to_owned(),
-            Word::Conf
-            | Word::Cons
-            | Word::Crst
-            | Word::Dirs
-            | Word::Dump
-            | Word::Mntr
-            | Word::Srst
-            | Word::Srvr
-            | Word::Stat
-            | Word::Wchc
-            | Word::Wchp
-            | Word::Wchs => format!("{not_serving}\n"),
+            FourLetterCommand::Hash => not_serving.to_owned(),
+            FourLetterCommand::Conf
+            | FourLetterCommand::Cons
+            | FourLetterCommand::Crst
+            | FourLetterCommand::Dirs
+            | FourLetterCommand::Dump
+            | FourLetterCommand::Mntr
+            | FourLetterCommand::Srst
+            | FourLetterCommand::Srvr
+            | FourLetterCommand::Stat
+            | FourLetterCommand::Wchc
+            | FourLetterCommand::Wchp
+            | FourLetterCommand::Wchs => format!("{not_serving}\n"),
         };
         assert_eq!(ask(&server, name), expected, "{name}");
     }

@@ -1,98 +1,52 @@
-//! The answers to four-letter words (FLW): what operators and monitoring read.
+//! The texts of answers, but for those about connections, sessions and watches.
 //!
-//! Owns their text, line for line as ZooKeeper 3.9 prints it, as far as the figures exist here.
-//! Must not collect the figures: `report` does.
+//! Owns their lines, which are ZooKeeper 3.9's as far as the figures exist here. Must not collect
+//! the figures.
 
-mod conns;
-mod date;
-
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::time::Duration;
 
-use zabkeeper_core::driver::ClientLine;
-use zabkeeper_core::driver::metrics::Metrics;
-use zabkeeper_core::wire::Word;
-use zabkeeper_core::{Config, Mode, ServerId, Status, Zxid};
+use super::super::ClientLine;
+use super::super::metrics::Metrics;
+use super::conns;
+use super::options::{Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions};
+use crate::config::Config;
+use crate::ids::{ServerId, Zxid};
+use crate::status::{Mode, Status};
+use crate::wire::FourLetterCommand;
 
-use crate::config::{Ensemble, Settings};
-use crate::listener::BACKLOG;
-
-pub use conns::{Dump, Pairs, dump_connections, dump_sessions, watch_summary};
-
-/// Monitoring reads the first three numbers as the version of ZooKeeper whose behaviour to expect.
-const VERSION: &str = concat!("3.9.4-zabkeeper-", env!("CARGO_PKG_VERSION"));
-
-/// When this server was built, in seconds since 1970.
-const BUILT_AT: &str = env!("ZABKEEPER_BUILT_AT");
-
-/// What most words are answered with while clients are not served.
+/// The answer to most commands while clients are not served.
 pub const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
 /// Everything that answers are made of.
 pub struct Figures<'a> {
-    /// What the operator has decided.
-    pub settings: &'a Settings,
-    /// What the core says of itself.
+    /// Settings of the process.
+    pub options: &'a FourLetterOptions,
+    /// Settings of the core.
+    pub config: &'a Config,
+    /// `maxClientCnxns`.
+    pub connections_per_ip: Option<usize>,
+    /// What the server reports of itself.
     pub status: &'a Status,
-    /// What has been counted.
-    pub metrics: Metrics,
-    /// Every open connection, handshake or not.
+    /// The driver's counters.
+    pub metrics: &'a Metrics,
+    /// Every open connection, with or without a session.
     pub clients: Vec<ClientLine>,
     /// Since the start of the process.
     pub uptime: Duration,
-    /// Of a leader: since it serves.
+    /// Since this server serves as a leader; zero if it does not.
     pub leader_uptime: Duration,
-    /// What is on the disk, for the words that say so.
+    /// Sizes of the directories, for the commands that print them.
     pub disk: DiskUse,
-    /// Those of the process, for the words that say so and where they can be known.
+    /// Of the process, for the commands that print them and where the system shows them.
     pub descriptors: Option<Descriptors>,
-    /// How probable it is that a handshake is refused by chance, in millionths.
+    /// Probability that a handshake is refused by chance, in millionths.
     pub drop_probability: u32,
 }
 
-/// Bytes in the two folders.
-#[derive(Default)]
-pub struct DiskUse {
-    /// In that of snapshots and state.
-    pub snapshots: u64,
-    /// In that of the log.
-    pub log: u64,
-}
-
-/// What the process runs in, as far as it can be known.
-#[derive(Default)]
-pub struct Environment {
-    /// Name of the machine.
-    pub host: Option<String>,
-    /// Release of the kernel.
-    pub os_version: Option<String>,
-    /// Who runs it.
-    pub user: Option<String>,
-    /// Their home.
-    pub home: Option<String>,
-    /// Where it was started.
-    pub folder: Option<String>,
-    /// Memory of the machine in MiB: what is available, and all.
-    pub memory: Option<[u64; 2]>,
-}
-
-/// File descriptors of the process.
-pub struct Descriptors {
-    /// How many are open.
-    pub open: usize,
-    /// How many may be.
-    pub limit: u64,
-}
-
-/// The answer to a word that the whitelist does not let through.
-pub fn refused(word: Word) -> String {
-    format!("{} is not executed because it is not in the whitelist.\n", word.name())
-}
-
-/// The version, with the date that parsers of others look for behind it.
-pub fn version() -> String {
-    let built = date::of_build(BUILT_AT.parse().expect("the build script writes a number"));
-    format!("{VERSION}, built on {built}")
+/// The answer to a command that the whitelist does not contain.
+pub fn refused(command: FourLetterCommand) -> String {
+    format!("{} is not executed because it is not in the whitelist.\n", command.name())
 }
 
 fn mode(status: &Status) -> &'static str {
@@ -104,8 +58,8 @@ fn mode(status: &Status) -> &'static str {
     }
 }
 
-/// The last transaction that clients see. A leader's epoch shows from the start, before there is
-/// one in it.
+/// The last applied transaction. Of a leader whose epoch has no transaction yet: the zxid that the
+/// epoch starts from.
 fn last_zxid(status: &Status) -> Zxid {
     match status.mode {
         Mode::Leader => status.applied.max(Zxid::start_of(status.current_epoch)),
@@ -145,13 +99,17 @@ fn summary(figures: &Figures<'_>) -> String {
 
 /// FLW-11. A leader also says how large its proposals are.
 pub fn srvr(figures: &Figures<'_>) -> String {
-    format!("Zookeeper version: {}\n{}", version(), summary(figures))
+    format!("Zookeeper version: {}\n{}", figures.options.version_text(), summary(figures))
 }
 
 /// FLW-12.
 pub fn stat(figures: &Figures<'_>) -> String {
     let clients = conns::brief(&figures.clients);
-    format!("Zookeeper version: {}\nClients:\n{clients}\n{}", version(), summary(figures))
+    format!(
+        "Zookeeper version: {}\nClients:\n{clients}\n{}",
+        figures.options.version_text(),
+        summary(figures)
+    )
 }
 
 /// FLW-02.
@@ -166,10 +124,9 @@ pub fn dirs(disk: &DiskUse) -> String {
 
 /// FLW-01.
 pub fn conf(figures: &Figures<'_>) -> String {
-    let Figures { settings, disk, .. } = figures;
-    let core = &settings.core;
+    let Figures { options, config, disk, .. } = figures;
     // As in ZooKeeper only servers of an ensemble have a number.
-    let server_id = settings.ensemble.as_ref().map_or(ServerId(0), |_| core.id());
+    let server_id = options.ensemble.as_ref().map_or(ServerId(0), |_| config.id());
     let mut text = format!(
         "clientPort={}\n\
          secureClientPort=-1\n\
@@ -183,35 +140,34 @@ pub fn conf(figures: &Figures<'_>) -> String {
          maxSessionTimeout={}\n\
          clientPortListenBacklog={}\n\
          serverId={}\n",
-        settings.port,
-        settings.snapshot_folder().display(),
+        options.client_port,
+        options.data_dir,
         disk.snapshots,
-        settings.log_folder().display(),
+        options.log_dir,
         disk.log,
-        core.tick().as_millis(),
-        settings.limits.connections_per_ip.unwrap_or(0),
-        core.session_timeout_min().as_millis(),
-        core.session_timeout_max().as_millis(),
-        settings.backlog.unwrap_or(BACKLOG),
+        config.tick().as_millis(),
+        figures.connections_per_ip.unwrap_or(0),
+        config.session_timeout_min().as_millis(),
+        config.session_timeout_max().as_millis(),
+        options.backlog,
         server_id,
     );
-    if let Some(ensemble) = &settings.ensemble {
-        text += &membership(core, ensemble);
+    if let Some(ensemble) = &options.ensemble {
+        text += &membership(config, ensemble);
     }
     text
 }
 
-/// What `conf` says of an ensemble, as ZooKeeper does: without a line's end at the end.
-fn membership(core: &Config, ensemble: &Ensemble) -> String {
-    let ticks = |limit: Duration| limit.as_millis() / core.tick().as_millis();
-    let me = ensemble.member(core.id()).expect("it is one of them");
+/// The lines of `conf` about an ensemble. As in ZooKeeper the last one has no line feed.
+fn membership(config: &Config, ensemble: &EnsembleInfo) -> String {
+    let ticks = |limit: Duration| limit.as_millis() / config.tick().as_millis();
     let mut text = format!(
         "initLimit={}\nsyncLimit={}\nelectionAlg=3\nelectionPort={}\nquorumPort={}\npeerType=0\n\
          membership: \n",
-        ticks(core.init_limit()),
-        ticks(core.sync_limit()),
-        me.election_port,
-        me.quorum_port,
+        ticks(config.init_limit()),
+        ticks(config.sync_limit()),
+        ensemble.election_port,
+        ensemble.quorum_port,
     );
     for member in &ensemble.members {
         let _infallible = writeln!(text, "{member}");
@@ -219,17 +175,17 @@ fn membership(core: &Config, ensemble: &Ensemble) -> String {
     text + "version=0"
 }
 
-/// FLW-06. kazoo reads the version from here. Scripts look for all of ZooKeeper's keys; what Java
-/// alone would have is not available, in ZooKeeper's way of saying so.
-pub fn envi(env: &Environment) -> String {
-    let mut text = format!("Environment:\nzookeeper.version={}\n", version());
-    // Java's words for both.
-    let os = match std::env::consts::OS {
+/// FLW-06. kazoo reads the version from here. Scripts look for all of ZooKeeper's keys; ZooKeeper
+/// prints `<NA>` for a value that is not available, and so do the keys that only Java has here.
+pub fn envi(options: &FourLetterOptions, env: &Environment) -> String {
+    let mut text = format!("Environment:\nzookeeper.version={}\n", options.version_text());
+    // Java's names for both.
+    let os = match env.os {
         "linux" => "Linux",
         "macos" => "Mac OS X",
         other => other,
     };
-    let arch = match std::env::consts::ARCH {
+    let arch = match env.arch {
         "x86_64" => "amd64",
         other => other,
     };
@@ -248,7 +204,7 @@ pub fn envi(env: &Environment) -> String {
         ("os.version", env.os_version.as_deref()),
         ("user.name", env.user.as_deref()),
         ("user.home", env.home.as_deref()),
-        ("user.dir", env.folder.as_deref()),
+        ("user.dir", env.dir.as_deref()),
         ("os.memory.free", free.as_deref()),
         ("os.memory.max", all.as_deref()),
         ("os.memory.total", all.as_deref()),
@@ -263,12 +219,12 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     let Figures { status, metrics, clients, .. } = figures;
     let latency = &metrics.latency;
     let mut text = String::new();
-    let mut line = |name: &str, value: &dyn std::fmt::Display| {
+    let mut line = |name: &str, value: &dyn Display| {
         let _infallible = writeln!(text, "zk_{name}\t{value}");
     };
     let leads = status.mode == Mode::Leader;
     let [last_size, min_size, max_size] = metrics.proposals.last_min_max();
-    line("version", &version());
+    line("version", &figures.options.version_text());
     line("server_state", &mode(status));
     match status.mode {
         Mode::Leader => line("peer_state", &"leading - broadcast"),
@@ -317,7 +273,7 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     if leads {
         line("learners", &status.learners);
     }
-    if let Some(ensemble) = &figures.settings.ensemble {
+    if let Some(ensemble) = &figures.options.ensemble {
         line("quorum_size", &ensemble.members.len());
     }
     line("connection_rejected", &metrics.rejected);

@@ -3,7 +3,7 @@
 //!
 //! Owns the calendar. Must not read clocks.
 
-use zabkeeper_core::WallMs;
+use crate::ids::WallMs;
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 

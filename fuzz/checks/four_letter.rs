@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use source::Source;
+use zabkeeper::admin;
 use zabkeeper::config::{Settings, parse};
-use zabkeeper::words::{
+use zabkeeper_core::driver::ClientLine;
+use zabkeeper_core::driver::four_letter::{
     self, Descriptors, DiskUse, Dump, Environment, Figures, Pairs, refused, watch_summary,
 };
-use zabkeeper_core::driver::ClientLine;
 use zabkeeper_core::driver::metrics::{ConnStats, Metrics, Served};
 use zabkeeper_core::store::Recovered;
-use zabkeeper_core::wire::{ClientFrames, FirstFrame, MAX_FRAME_DEFAULT, Reply, Word};
+use zabkeeper_core::wire::{ClientFrames, FirstFrame, FourLetterCommand, MAX_FRAME_DEFAULT, Reply};
 use zabkeeper_core::{
     Epoch, ErrorCode, Instant, Mode, Now, Server, SessionId, SessionInfo, Status, WallMs,
     WatchSummary, Zxid,
@@ -36,7 +37,7 @@ const CONFIGURATIONS: [&str; 4] = [
 /// The result of an input.
 pub(crate) struct Answered {
     /// The command at the start of the connection, if there is one.
-    pub(crate) word: Option<Word>,
+    pub(crate) command: Option<FourLetterCommand>,
     /// Is the command on the whitelist?
     pub(crate) allowed: bool,
     /// The answers to all commands.
@@ -53,27 +54,31 @@ pub(crate) fn check(input: &[u8]) -> Answered {
     let (settings, _) = parse("zoo.cfg", CONFIGURATIONS[which], &[], &|_| Ok("2\n".to_owned()))
         .expect("these are configurations");
     let arrived = source.bytes();
-    let word = word(arrived);
-    assert_eq!(word, arrived.first_chunk().and_then(Word::recognise), "whatever follows");
-    let allowed = word.is_some_and(|word| settings.words.allows(word));
+    let command = command(arrived);
+    assert_eq!(
+        command,
+        arrived.first_chunk().and_then(FourLetterCommand::recognise),
+        "whatever follows"
+    );
+    let allowed = command.is_some_and(|command| settings.whitelist.allows(command));
     let mut texts = Vec::new();
-    if let Some(word) = word.filter(|_| !allowed) {
-        assert!(word != Word::Srvr, "ZooKeeper's own scripts need it");
-        texts.push(refused(word));
+    if let Some(command) = command.filter(|_| !allowed) {
+        assert!(command != FourLetterCommand::Srvr, "ZooKeeper's own scripts need it");
+        texts.push(refused(command));
     }
     texts.extend(answers(&settings, &mut source));
-    Answered { word, allowed, texts }
+    Answered { command, allowed, texts }
 }
 
 /// Decodes the command at the start of a connection, as a driver does.
-fn word(arrived: &[u8]) -> Option<Word> {
+fn command(arrived: &[u8]) -> Option<FourLetterCommand> {
     let mut frames = ClientFrames::new(MAX_FRAME_DEFAULT);
     let mut buffer = BytesMut::new();
     for byte in arrived {
         buffer.extend_from_slice(&[*byte]);
         match frames.first(&mut buffer) {
             Ok(None) => {}
-            Ok(Some(FirstFrame::Word(word))) => return Some(word),
+            Ok(Some(FirstFrame::Command(command))) => return Some(command),
             Ok(Some(FirstFrame::Connect(_))) | Err(_) => return None,
         }
     }
@@ -82,6 +87,7 @@ fn word(arrived: &[u8]) -> Option<Word> {
 
 /// The answers to all commands with these numbers, which no real server may have.
 fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
+    let options = admin::options(settings);
     let status = status(settings, source);
     let now = Now { mono: instant(source), wall: WallMs(source.long()) };
     let metrics = metrics(source);
@@ -104,15 +110,17 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
         clients.push(client);
     }
     let mut texts = vec![
-        words::dirs(&disk),
-        words::envi(&environment),
+        four_letter::dirs(&disk),
+        four_letter::envi(&options, &environment),
         listing + "\n",
         watch_summary(WatchSummary { connections: size(source), ..WatchSummary::default() }),
     ];
     let figures = Figures {
-        settings,
+        options: &options,
+        config: settings.core(),
+        connections_per_ip: settings.connections_per_ip(),
         status: &status,
-        metrics,
+        metrics: &metrics,
         clients,
         uptime,
         leader_uptime: uptime,
@@ -120,20 +128,24 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
         descriptors,
         drop_probability,
     };
-    texts.extend([words::srvr(&figures), words::stat(&figures), words::cons(&figures)]);
-    pairs(&words::conf(&figures), '=');
-    let mntr = words::mntr(&figures);
+    texts.extend([
+        four_letter::srvr(&figures),
+        four_letter::stat(&figures),
+        four_letter::cons(&figures),
+    ]);
+    pairs(&four_letter::conf(&figures), '=');
+    let mntr = four_letter::mntr(&figures);
     let names = pairs(&mntr, '\t');
     assert!(names.iter().all(|name| name.starts_with("zk_")), "{mntr}");
-    texts.extend([words::conf(&figures), mntr]);
-    let greeting = settings_greeting(source);
+    texts.extend([four_letter::conf(&figures), mntr]);
+    let sessionless_timeout = sessionless_timeout(source);
     let Figures { clients, .. } = figures;
     let local_sessions =
         sessions.first().is_some_and(|s| s.timeout_ms & 1 == 1).then(|| sessions.clone());
     let mode = status.mode;
     let owners = size(source);
-    let dump = Dump { mode, sessions, local_sessions, owners, clients, now, greeting };
-    texts.extend([words::dump_sessions(&dump), words::dump_connections(&dump)]);
+    let dump = Dump { mode, sessions, local_sessions, owners, clients, now, sessionless_timeout };
+    texts.extend([four_letter::dump_sessions(&dump), four_letter::dump_connections(&dump)]);
     for text in &texts {
         // As in ZooKeeper, `conf` of an ensemble ends without a line feed.
         assert!(text.ends_with('\n') || text.ends_with("version=0"), "{text:?}");
@@ -222,7 +234,7 @@ fn client(source: &mut Source<'_>) -> ClientLine {
 }
 
 /// A value of `nio.sessionlessCnxnTimeout`, which is never zero.
-fn settings_greeting(source: &mut Source<'_>) -> Duration {
+fn sessionless_timeout(source: &mut Source<'_>) -> Duration {
     Duration::from_millis(1 + u64::from(source.int().cast_unsigned() >> 1))
 }
 

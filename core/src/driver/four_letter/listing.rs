@@ -1,0 +1,105 @@
+//! Long answers: `dump`, `wchc` and `wchp`, made in parts of a bounded number of lines.
+//!
+//! Owns how far an answer has come. Must not queue it: `four_letter` does, one part after the
+//! other, each once the client has taken the one before.
+//!
+//! Each line is accurate when it is made. A line that begins or ends to hold between two parts may
+//! be in the answer or not. In `dump`, the sessions and connections are those of the first part.
+
+use super::conns::{Dump, Pairs, dump_connections, dump_sessions};
+use super::{Clients, Step};
+use crate::ids::{ConnId, SessionId};
+use crate::io::Now;
+use crate::server::Server;
+use crate::status::Mode;
+use crate::watch::WatchListing;
+
+/// Lines of a part.
+const LINES: usize = 1_000;
+
+/// The rest of a long answer.
+#[derive(Debug)]
+pub(super) enum Listing {
+    Dump(Box<DumpListing>),
+    ByConn(WatchListing, Pairs<ConnId>),
+    ByPath(WatchListing, Pairs<String>),
+}
+
+/// FLW-05.
+#[derive(Debug)]
+pub(super) struct DumpListing {
+    dump: Dump,
+    begun: bool,
+    last: Option<(SessionId, String)>,
+    pairs: Pairs<SessionId>,
+}
+
+impl Listing {
+    /// `local`: may the server have local sessions?
+    pub(super) fn dump(
+        server: &Server,
+        clients: &Clients,
+        mode: Mode,
+        local: bool,
+        now: Now,
+    ) -> Listing {
+        let dump = Dump {
+            mode,
+            sessions: server.sessions(),
+            local_sessions: local.then(|| server.local_sessions()),
+            owners: server.ephemerals().count(),
+            clients: clients.lines(),
+            now,
+            sessionless_timeout: clients.limits().sessionless_timeout,
+        };
+        let pairs = Pairs::default();
+        Listing::Dump(Box::new(DumpListing { dump, begun: false, last: None, pairs }))
+    }
+
+    /// FLW-14.
+    pub(super) fn by_conn() -> Listing {
+        Listing::ByConn(WatchListing::default(), Pairs::default())
+    }
+
+    /// FLW-15.
+    pub(super) fn by_path() -> Listing {
+        Listing::ByPath(WatchListing::default(), Pairs::default())
+    }
+
+    /// The next part.
+    pub(super) fn next(&mut self, server: &Server, clients: &Clients) -> Step {
+        let session = |conn| clients.session(conn).unwrap_or_default();
+        let mut text = String::new();
+        let more = match self {
+            Listing::Dump(listing) => return listing.next(server),
+            Listing::ByConn(at, pairs) => server.list_watches_by_conn(at, LINES, |conn, path| {
+                pairs.add(&mut text, &conn, session(conn), path);
+            }),
+            Listing::ByPath(at, pairs) => server.list_watches_by_path(at, LINES, |path, conn| {
+                pairs.add(&mut text, path, path, session(conn));
+            }),
+        };
+        if more { Step::Part(text) } else { Step::Answer(text + "\n") }
+    }
+}
+
+impl DumpListing {
+    fn next(&mut self, server: &Server) -> Step {
+        let begins = !std::mem::replace(&mut self.begun, true);
+        let mut text = if begins { dump_sessions(&self.dump) } else { String::new() };
+        let begin = self.last.take();
+        let behind = begin.as_ref().map(|(session, path)| (*session, path.as_str()));
+        let mut lines = 0;
+        let mut last = None;
+        for (session, path) in server.ephemerals_behind(behind).take(LINES) {
+            self.pairs.add(&mut text, &session, format_args!("{session}:"), path);
+            last = Some((session, path));
+            lines += 1;
+        }
+        if lines == LINES {
+            self.last = last.map(|(session, path)| (session, path.to_owned()));
+            return Step::Part(text);
+        }
+        Step::Answer(text + &dump_connections(&self.dump))
+    }
+}

@@ -1,0 +1,330 @@
+//! Four-letter commands (FLW): what operators and monitoring tools ask, and the answers.
+//!
+//! Owns which answer a command gets, its effect on counters, and the commands that wait: for a
+//! later turn, for facts of the process, or for a client to take a part of a long answer. Must not
+//! decide when bytes leave, nor read anything but the server, the connections and what the owner
+//! supplies.
+//!
+//! Invariants: a command that the whitelist refuses has no effect; one command makes one answer; a
+//! turn makes at most [`PARTS_PER_TURN`] parts of answers that read the server.
+
+mod conns;
+mod date;
+mod listing;
+mod options;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Clients;
+use crate::config::Config;
+use crate::ids::{ConnId, Instant};
+use crate::io::{Now, Outbox};
+use crate::server::Server;
+use crate::status::{Mode, Status};
+use crate::store::DiskCommand;
+use crate::wire::FourLetterCommand;
+
+pub use conns::{Dump, Pairs, dump_connections, dump_sessions, watch_summary};
+use listing::Listing;
+pub use options::{
+    Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions, HostFacts, HostQuery,
+    Whitelist,
+};
+pub use text::{Figures, NOT_SERVING, conf, cons, dirs, envi, mntr, refused, srvr, stat};
+
+/// Parts of answers that are made in a turn: bounds the delay that operators cause to clients.
+const PARTS_PER_TURN: usize = 4;
+
+/// How long a client may take for each part of a long answer.
+const PART_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// ZooKeeper's trace mask until `stmk` sets one. The mask has no effect here.
+const TRACE_MASK: i64 = 306;
+
+/// See the module.
+#[derive(Debug)]
+pub struct FourLetter {
+    options: FourLetterOptions,
+    config: Arc<Config>,
+    started: Instant,
+    /// The mode at the end of the last turn; a standalone server's is not needed.
+    mode: Mode,
+    /// Since when this server serves as the leader of others; `None` if it does not.
+    leading_since: Option<Instant>,
+    trace_mask: i64,
+    /// Commands that are not answered, or not to the end.
+    pending: BTreeMap<ConnId, Pending>,
+    /// Those of them that can continue, in the order of their turns.
+    ready: VecDeque<ConnId>,
+    queries: VecDeque<(ConnId, HostQuery)>,
+}
+
+/// A command that is not answered to the end.
+#[derive(Debug)]
+struct Pending {
+    command: FourLetterCommand,
+    facts: Option<HostFacts>,
+    /// The rest of a long answer.
+    listing: Option<Listing>,
+}
+
+/// What a pending command does in a turn.
+enum Step {
+    /// Its answer ends with this text.
+    Answer(String),
+    /// A part of its answer, behind which more follows.
+    Part(String),
+    /// It waits for this fact.
+    Query(HostQuery),
+}
+
+impl FourLetter {
+    pub(super) fn new(config: Arc<Config>, now: Instant) -> FourLetter {
+        FourLetter {
+            options: FourLetterOptions::default(),
+            config,
+            started: now,
+            mode: Mode::Looking,
+            leading_since: None,
+            trace_mask: TRACE_MASK,
+            pending: BTreeMap::new(),
+            ready: VecDeque::new(),
+            queries: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn set_options(&mut self, options: FourLetterOptions) {
+        self.options = options;
+    }
+
+    /// The settings that answers depend on.
+    pub fn options(&self) -> &FourLetterOptions {
+        &self.options
+    }
+
+    /// A fact that an answer waits for; the owner finds it out and calls [`FourLetter::supply`].
+    pub fn next_query(&mut self) -> Option<(ConnId, HostQuery)> {
+        self.queries.pop_front()
+    }
+
+    /// The fact that an answer waits for. The answer follows in the next turn.
+    pub fn supply(&mut self, conn: ConnId, facts: HostFacts) {
+        if let Some(pending) = self.pending.get_mut(&conn) {
+            pending.facts = Some(facts);
+            self.ready.push_back(conn);
+        }
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Adds the sizes of a leader's proposals, which are what it appends.
+    pub(super) fn count_proposals(&self, clients: &mut Clients, out: &Outbox) {
+        if self.mode != Mode::Leader {
+            return;
+        }
+        let metrics = clients.metrics_mut();
+        for command in &out.disk {
+            if let DiskCommand::Append { entry, .. } = command {
+                metrics.proposals.add(entry.bytes.len());
+            }
+        }
+    }
+
+    /// Notes the server's role at the end of a turn. A standalone server does not lead others.
+    pub(super) fn note_role(&mut self, server: &Server, now: Instant) {
+        if self.config.voters().alone() {
+            return;
+        }
+        let Status { mode, serving, .. } = server.status();
+        self.mode = mode;
+        let leads = mode == Mode::Leader && serving;
+        self.leading_since = leads.then(|| self.leading_since.unwrap_or(now));
+    }
+
+    /// Answers commands, within the bounds of a turn.
+    pub(super) fn answer(&mut self, clients: &mut Clients, server: &Server, now: Now) {
+        while let Some((conn, command, mask)) = clients.next_command() {
+            self.take(conn, command, mask, clients);
+        }
+        while let Some(conn) = clients.next_resumed() {
+            self.ready.push_back(conn);
+        }
+        for _ in 0..PARTS_PER_TURN {
+            let Some(conn) = self.ready.pop_front() else { return };
+            let Some(mut pending) = self.pending.remove(&conn) else { continue };
+            if !clients.awaits_answer(conn) {
+                continue;
+            }
+            match self.step(&mut pending, clients, server, now) {
+                Step::Answer(text) => clients.end_answer(conn, &text),
+                Step::Part(text) => {
+                    if text.is_empty() {
+                        // No socket will report that it has taken it.
+                        self.ready.push_back(conn);
+                    } else {
+                        clients.queue_part(conn, &text, now.mono.after(PART_TIMEOUT));
+                    }
+                    self.pending.insert(conn, pending);
+                }
+                Step::Query(query) => {
+                    self.queries.push_back((conn, query));
+                    self.pending.insert(conn, pending);
+                }
+            }
+        }
+    }
+
+    /// A command has been read. Those that need nothing of the server are answered at once,
+    /// however busy it is.
+    fn take(
+        &mut self,
+        conn: ConnId,
+        command: FourLetterCommand,
+        mask: Option<i64>,
+        clients: &mut Clients,
+    ) {
+        let text = match command {
+            _ if !self.options.whitelist.allows(command) => refused(command),
+            FourLetterCommand::Ruok => "imok".to_owned(),
+            FourLetterCommand::Gtmk => self.trace_mask.to_string(),
+            FourLetterCommand::Stmk => {
+                self.trace_mask = mask.unwrap_or_default();
+                self.trace_mask.to_string()
+            }
+            // FLW-19: as in ZooKeeper, the connection closes without an answer.
+            FourLetterCommand::TelnetClose => String::new(),
+            FourLetterCommand::Conf
+            | FourLetterCommand::Cons
+            | FourLetterCommand::Crst
+            | FourLetterCommand::Dirs
+            | FourLetterCommand::Dump
+            | FourLetterCommand::Envi
+            | FourLetterCommand::Hash
+            | FourLetterCommand::Isro
+            | FourLetterCommand::Mntr
+            | FourLetterCommand::Srst
+            | FourLetterCommand::Srvr
+            | FourLetterCommand::Stat
+            | FourLetterCommand::Wchc
+            | FourLetterCommand::Wchp
+            | FourLetterCommand::Wchs => {
+                self.pending.insert(conn, Pending { command, facts: None, listing: None });
+                return self.ready.push_back(conn);
+            }
+        };
+        clients.end_answer(conn, &text);
+    }
+
+    fn step(
+        &self,
+        pending: &mut Pending,
+        clients: &mut Clients,
+        server: &Server,
+        now: Now,
+    ) -> Step {
+        if let Some(listing) = &mut pending.listing {
+            return listing.next(server, clients);
+        }
+        if pending.command == FourLetterCommand::Envi {
+            return match &pending.facts {
+                Some(HostFacts::Environment(env)) => Step::Answer(envi(&self.options, env)),
+                _ => Step::Query(HostQuery::Environment),
+            };
+        }
+        let status = server.status();
+        match (pending.command, status.serving) {
+            (FourLetterCommand::Isro, true) => Step::Answer("rw".to_owned()),
+            (FourLetterCommand::Isro, false) => Step::Answer("null".to_owned()),
+            (FourLetterCommand::Hash, false) => Step::Answer(NOT_SERVING.trim_end().to_owned()),
+            (_, false) => Step::Answer(NOT_SERVING.to_owned()),
+            (_, true) => self.step_serving(pending, clients, server, &status, now),
+        }
+    }
+
+    /// The commands that only a server answers which serves clients.
+    fn step_serving(
+        &self,
+        pending: &mut Pending,
+        clients: &mut Clients,
+        server: &Server,
+        status: &Status,
+        now: Now,
+    ) -> Step {
+        let figures = |clients| self.figures(clients, status, now.mono);
+        Step::Answer(match (pending.command, &pending.facts) {
+            (FourLetterCommand::Conf, Some(HostFacts::DiskUse(disk))) => {
+                conf(&Figures { disk: *disk, ..figures(clients) })
+            }
+            (FourLetterCommand::Dirs, Some(HostFacts::DiskUse(disk))) => dirs(disk),
+            (FourLetterCommand::Conf | FourLetterCommand::Dirs, _) => {
+                return Step::Query(HostQuery::DiskUse);
+            }
+            (FourLetterCommand::Mntr, Some(HostFacts::Descriptors(descriptors))) => {
+                mntr(&Figures { descriptors: *descriptors, ..figures(clients) })
+            }
+            (FourLetterCommand::Mntr, _) => return Step::Query(HostQuery::Descriptors),
+            (FourLetterCommand::Cons, _) => cons(&figures(clients)),
+            (FourLetterCommand::Srvr, _) => srvr(&figures(clients)),
+            (FourLetterCommand::Stat, _) => stat(&figures(clients)),
+            (FourLetterCommand::Wchs, _) => watch_summary(server.watch_summary()),
+            (FourLetterCommand::Crst, _) => {
+                clients.reset_conn_stats();
+                "Connection stats reset.\n".to_owned()
+            }
+            (FourLetterCommand::Srst, _) => {
+                clients.metrics_mut().reset();
+                "Server stats reset.\n".to_owned()
+            }
+            // FLW-18: digests depend on the encoding of the history, which is not ZooKeeper's.
+            (FourLetterCommand::Hash, _) => String::new(),
+            (FourLetterCommand::Dump, _) => {
+                let local = self.config.sessions.local;
+                let listing = Listing::dump(server, clients, status.mode, local, now);
+                return pending.listing.insert(listing).next(server, clients);
+            }
+            (FourLetterCommand::Wchc, _) => {
+                return pending.listing.insert(Listing::by_conn()).next(server, clients);
+            }
+            (FourLetterCommand::Wchp, _) => {
+                return pending.listing.insert(Listing::by_path()).next(server, clients);
+            }
+            (
+                FourLetterCommand::Ruok
+                | FourLetterCommand::Envi
+                | FourLetterCommand::Gtmk
+                | FourLetterCommand::Stmk
+                | FourLetterCommand::TelnetClose
+                | FourLetterCommand::Isro,
+                _,
+            ) => unreachable!("{} is answered elsewhere", pending.command.name()),
+        })
+    }
+
+    fn figures<'a>(
+        &'a self,
+        clients: &'a Clients,
+        status: &'a Status,
+        now: Instant,
+    ) -> Figures<'a> {
+        Figures {
+            options: &self.options,
+            config: &self.config,
+            connections_per_ip: clients.limits().connections_per_ip,
+            status,
+            metrics: clients.metrics(),
+            clients: clients.lines(),
+            uptime: now.since(self.started),
+            leader_uptime: self.leading_since.map_or(Duration::ZERO, |since| now.since(since)),
+            disk: DiskUse::default(),
+            descriptors: None,
+            drop_probability: clients.drop_probability(),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What the driver's owner supplies for answers: settings once, facts of the process on request.
+//!
+//! Owns these types. Must not read anything from the system: the owner does.
+
+use super::date;
+use crate::wire::FourLetterCommand;
+
+/// Settings that answers depend on, beside those of the core and of clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FourLetterOptions {
+    /// `4lw.commands.whitelist`.
+    pub whitelist: Whitelist,
+    /// Version of the program.
+    pub version: String,
+    /// When the program was built, in seconds since 1970.
+    pub built_at: i64,
+    /// Port for clients.
+    pub client_port: u16,
+    /// Directory of snapshots and state.
+    pub data_dir: String,
+    /// Directory of the log.
+    pub log_dir: String,
+    /// `clientPortListenBacklog`, or its default.
+    pub backlog: u32,
+    /// `None` for a standalone server.
+    pub ensemble: Option<EnsembleInfo>,
+}
+
+/// `4lw.commands.whitelist`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whitelist {
+    /// `*`.
+    All,
+    /// These names.
+    These(Vec<String>),
+}
+
+/// The ensemble as `conf` shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EnsembleInfo {
+    /// This server's port for election notifications.
+    pub election_port: u16,
+    /// This server's port for learners.
+    pub quorum_port: u16,
+    /// The `server.N` lines of all members.
+    pub members: Vec<String>,
+}
+
+/// A fact that only the process knows and an answer needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostQuery {
+    /// Answered by [`HostFacts::DiskUse`]. The disk may be slow: other commands do not wait for it.
+    DiskUse,
+    /// Answered by [`HostFacts::Descriptors`].
+    Descriptors,
+    /// Answered by [`HostFacts::Environment`].
+    Environment,
+}
+
+/// The answer to a [`HostQuery`].
+#[derive(Clone, Debug)]
+pub enum HostFacts {
+    /// Bytes in the two directories.
+    DiskUse(DiskUse),
+    /// File descriptors, where the system shows them.
+    Descriptors(Option<Descriptors>),
+    /// What the process runs in.
+    Environment(Environment),
+}
+
+/// Bytes in the two directories.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct DiskUse {
+    /// In that of snapshots and state.
+    pub snapshots: u64,
+    /// In that of the log.
+    pub log: u64,
+}
+
+/// File descriptors of the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Descriptors {
+    /// Number of open ones.
+    pub open: usize,
+    /// Largest allowed number.
+    pub limit: u64,
+}
+
+/// What the process runs in, as far as the system shows it.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Environment {
+    /// Name of the machine.
+    pub host: Option<String>,
+    /// Operating system, as Rust names it.
+    pub os: &'static str,
+    /// Architecture, as Rust names it.
+    pub arch: &'static str,
+    /// Release of the kernel.
+    pub os_version: Option<String>,
+    /// The user of the process.
+    pub user: Option<String>,
+    /// Home directory of the user.
+    pub home: Option<String>,
+    /// Current directory of the process.
+    pub dir: Option<String>,
+    /// Memory of the machine in MiB: available, and total.
+    pub memory: Option<[u64; 2]>,
+}
+
+/// Nothing is configured; as in ZooKeeper only `srvr` is answered.
+impl Default for FourLetterOptions {
+    fn default() -> FourLetterOptions {
+        FourLetterOptions {
+            whitelist: Whitelist::These(vec![FourLetterCommand::Srvr.name().to_owned()]),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            built_at: 0,
+            client_port: 2181,
+            data_dir: String::new(),
+            log_dir: String::new(),
+            backlog: 0,
+            ensemble: None,
+        }
+    }
+}
+
+impl FourLetterOptions {
+    /// The version, followed by the date of the build, as parsers of monitoring tools expect.
+    /// Monitoring reads the first three numbers as the version of ZooKeeper whose behaviour to
+    /// expect.
+    pub fn version_text(&self) -> String {
+        format!("3.9.4-zabkeeper-{}, built on {}", self.version, date::of_build(self.built_at))
+    }
+}
+
+impl Whitelist {
+    /// Is this command answered?
+    pub fn allows(&self, command: FourLetterCommand) -> bool {
+        match self {
+            Whitelist::All => true,
+            Whitelist::These(names) => names.iter().any(|name| name == command.name()),
+        }
+    }
+}
