@@ -10,6 +10,7 @@ use zabkeeper_core::ConnId;
 use zabkeeper_core::driver::Driver;
 use zabkeeper_core::driver::four_letter::{
     Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions, HostFacts, HostQuery,
+    PART_LINES,
 };
 
 use crate::config::{Ensemble, Settings};
@@ -33,6 +34,7 @@ pub fn options(settings: &Settings) -> FourLetterOptions {
         client_port: settings.port,
         data_dir: settings.snapshot_folder().display().to_string(),
         log_dir: settings.log_folder().display().to_string(),
+        part_lines: PART_LINES,
         backlog: settings.backlog.unwrap_or(BACKLOG),
         ensemble: settings.ensemble.as_ref().map(info),
     }

@@ -16,7 +16,7 @@ pub enum ConnCloseReason {
     WithinFrame,
     /// The server closed it.
     ByServer,
-    /// Neither handshake nor four-letter word in this time (WIRE-17).
+    /// Neither handshake nor four-letter command in this time (WIRE-17).
     Sessionless(Duration),
     /// More clients want to connect than the throttle admits (THR-05).
     Throttled,

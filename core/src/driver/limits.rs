@@ -16,7 +16,7 @@ pub struct ClientLimits {
     pub connections_per_ip: Option<usize>,
     /// `maxCnxns`: connections accepted altogether; none is no bound (THR-03).
     pub connections: Option<usize>,
-    /// `nio.sessionlessCnxnTimeout`: time for a handshake or a four-letter word (WIRE-17).
+    /// `nio.sessionlessCnxnTimeout`: time for a handshake or a four-letter command (WIRE-17).
     pub sessionless_timeout: Duration,
     /// `globalOutstandingLimit`, divided among the servers: unanswered requests above which a
     /// connection that has some is not read (THR-01).

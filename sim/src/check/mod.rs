@@ -4,6 +4,7 @@
 //! Owns every verdict. Must not influence the run, nor read the state of servers other than
 //! through observations.
 
+pub mod answers;
 pub mod checker;
 pub mod guard;
 pub mod model;

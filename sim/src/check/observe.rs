@@ -19,6 +19,8 @@ use zabkeeper_core::{
     WatchSummary, Zxid,
 };
 
+use super::answers::Answer;
+
 /// Subject of the super user's certificate.
 pub const SUPER_SUBJECT: &str = "CN=root+OU=ops";
 
@@ -187,6 +189,20 @@ pub enum Observation<'a> {
         /// The sessions, by id.
         sessions: &'a [SessionId],
     },
+    /// A server has sent the whole answer to a four-letter command.
+    Answered {
+        /// The connection.
+        conn: ConnId,
+        /// The answer, and what is right.
+        answer: &'a Answer,
+    },
+    /// An operator has read this, up to the end of its connection.
+    AnswerRead {
+        /// The connection.
+        conn: ConnId,
+        /// The bytes.
+        text: Bytes,
+    },
     /// An operator has queried a server.
     Reported {
         /// The server.
@@ -271,7 +287,7 @@ pub enum Observation<'a> {
     },
 }
 
-/// A server's answers to operators.
+/// What a server reports of itself.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SelfReport {
     /// Counters and watermarks.

@@ -281,7 +281,7 @@ impl Fault {
                 "somebody in the place of a server says what is not its to say",
             ),
             Fault::ClientOperator => {
-                ("client.operator", Every(8_000), "an operator asks with four-letter words")
+                ("client.operator", Every(8_000), "an operator asks with four-letter commands")
             }
             Fault::NetStragglers => (
                 "net.stragglers",

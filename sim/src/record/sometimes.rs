@@ -27,11 +27,13 @@ pub enum Sometimes {
     EventsUntaken,
     RequestsWait,
     HandshakeLate,
+    AnswerInParts,
+    CommandRefused,
 }
 
 impl Sometimes {
     /// All conditions, in order.
-    pub const ALL: [Sometimes; 17] = [
+    pub const ALL: [Sometimes; 19] = [
         Sometimes::TwoLeaders,
         Sometimes::NobodyUp,
         Sometimes::UncommittedCut,
@@ -49,6 +51,8 @@ impl Sometimes {
         Sometimes::EventsUntaken,
         Sometimes::RequestsWait,
         Sometimes::HandshakeLate,
+        Sometimes::AnswerInParts,
+        Sometimes::CommandRefused,
     ];
 
     /// The condition in words.
@@ -74,6 +78,8 @@ impl Sometimes {
             Sometimes::EventsUntaken => "a client is cut off as it does not take its events",
             Sometimes::RequestsWait => "requests wait because of a bound on those of all clients",
             Sometimes::HandshakeLate => "a client is cut off as it does not shake hands in time",
+            Sometimes::AnswerInParts => "an answer to an operator takes several turns",
+            Sometimes::CommandRefused => "the whitelist refuses a command of an operator",
             Sometimes::DamageRefused => "recovery refuses a disk that is damaged",
         }
     }

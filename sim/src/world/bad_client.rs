@@ -39,6 +39,8 @@ struct Visit {
     session: Option<SessionId>,
     /// It presents a wrong password, so the only legal answer is a refusal.
     wrong_password: bool,
+    /// It is an operator, who reads text instead of frames.
+    reads_text: bool,
     /// Delay before it sends, ns.
     wait: u64,
     /// Time until it disconnects after sending, ns.
@@ -109,6 +111,19 @@ const NONSENSE: [Nonsense; 28] = [
     Nonsense::HalfMulti,
 ];
 
+/// The commands whose answers say most, or cost most.
+const FAVOURED: [FourLetterCommand; 9] = [
+    FourLetterCommand::Cons,
+    FourLetterCommand::Dump,
+    FourLetterCommand::Mntr,
+    FourLetterCommand::Srst,
+    FourLetterCommand::Srvr,
+    FourLetterCommand::Stat,
+    FourLetterCommand::Wchc,
+    FourLetterCommand::Wchp,
+    FourLetterCommand::Wchs,
+];
+
 impl World {
     /// A bad client connects and will send garbage.
     pub(super) fn send_garbage(&mut self, server: ServerId) -> bool {
@@ -119,30 +134,29 @@ impl World {
         self.send_bad_client(server, nonsense(kind, &noise))
     }
 
-    /// An operator sends a four-letter command.
+    /// An operator sends some four-letter commands, each on its own connection.
     pub(super) fn send_operator(&mut self, server: ServerId) -> bool {
         let rng = &mut self.fault_rng[Fault::ClientOperator as usize];
-        let words: Vec<FourLetterCommand> = FourLetterCommand::all().collect();
-        // The commands that cost the server most are favoured.
-        let dear = [
-            FourLetterCommand::Dump,
-            FourLetterCommand::Mntr,
-            FourLetterCommand::Wchc,
-            FourLetterCommand::Wchp,
-            FourLetterCommand::Wchs,
-        ];
-        let word = if rng.chance(1, 2) { *rng.pick(&dear) } else { *rng.pick(&words) };
+        let all: Vec<FourLetterCommand> = FourLetterCommand::all().collect();
+        let commands: Vec<FourLetterCommand> = (0..=rng.below(4))
+            .map(|_| if rng.chance(1, 2) { *rng.pick(&FAVOURED) } else { *rng.pick(&all) })
+            .collect();
+        commands.into_iter().fold(false, |any, command| self.send_command(server, command) | any)
+    }
+
+    fn send_command(&mut self, server: ServerId, command: FourLetterCommand) -> bool {
         let mut bytes = BytesMut::new();
-        if word == FourLetterCommand::TelnetClose {
+        if command == FourLetterCommand::TelnetClose {
             bytes.put_slice(b"\xff\xf4\xff\xfd");
         } else {
-            bytes.put_slice(word.name().as_bytes());
+            bytes.put_slice(command.name().as_bytes());
         }
-        if word == FourLetterCommand::Stmk {
+        if command == FourLetterCommand::Stmk {
             bytes.put_i64(0);
         }
-        self.shared.tell(|| format!("{} of s{server}", word.name()));
-        self.send_bad_client(server, bytes.freeze())
+        self.shared.tell(|| format!("{} of s{server}", command.name()));
+        let visit = self.visit(server, None, bytes.freeze());
+        self.begin_visit(Visit { reads_text: true, ..visit })
     }
 
     /// A bad client asks for a live session with a wrong password.
@@ -214,7 +228,7 @@ impl World {
 
     fn visit(&mut self, server: ServerId, session: Option<SessionId>, bytes: Bytes) -> Visit {
         let stay = self.injection_rng().range(10, 5_000) * MS;
-        Visit { server, bytes, session, wrong_password: false, wait: 0, stay }
+        Visit { server, bytes, session, wrong_password: false, reads_text: false, wait: 0, stay }
     }
 
     fn send_bad_client(&mut self, server: ServerId, bytes: Bytes) -> bool {
@@ -279,7 +293,9 @@ impl World {
                     format!("bad client <- {conn} {}B {bytes:?}", bytes.len())
                 });
                 bad_client.read.extend_from_slice(&bytes);
-                while let Some(frame) = whole_frame(&mut bad_client.read) {
+                while !bad_client.visit.reads_text
+                    && let Some(frame) = whole_frame(&mut bad_client.read)
+                {
                     if bad_client.visit.wrong_password {
                         let answer = ConnectResponse::decode(frame.clone());
                         let refused = answer.is_ok_and(|answer| answer.timeout_ms == 0);
@@ -291,6 +307,10 @@ impl World {
                 }
             }
             Delivery::Closed | Delivery::Reset => {
+                if bad_client.visit.reads_text && delivery == Delivery::Closed {
+                    let text = bad_client.read.split().freeze();
+                    shared.observe(Observation::AnswerRead { conn, text });
+                }
                 self.bad_clients.remove(&conn);
                 shared.net.close(shared.now, conn, End::Dialler);
                 shared.observe(Observation::ConnClosed { conn });

@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use zabkeeper_core::driver::four_letter::PART_LINES;
 use zabkeeper_core::driver::{self, ClientLimits, TurnLimits};
 use zabkeeper_core::throttle::{ThrottleOptions, Weights};
-use zabkeeper_core::wire::MAX_FRAME_DEFAULT;
+use zabkeeper_core::wire::{FourLetterCommand, MAX_FRAME_DEFAULT};
 use zabkeeper_core::{
     AuthOptions, Config, Limits, Membership, ServerId, SessionOptions, TreeOptions, Voters, WallMs,
 };
@@ -191,6 +192,10 @@ pub struct ServerOptions {
     pub clients: ClientBounds,
     /// Connection throttling.
     pub throttle: Throttle,
+    /// The four-letter command that is not on the whitelist, by its number from one; zero: all are.
+    pub refused_command: u32,
+    /// Lines of a part of a long answer to a four-letter command.
+    pub part_lines: usize,
     /// See [`AuthOptions`].
     pub auth: AuthOptions,
     /// See [`TreeOptions`].
@@ -510,6 +515,12 @@ impl ServerOptions {
         }
     }
 
+    /// The four-letter command that is not on the whitelist.
+    pub fn refused(&self) -> Option<FourLetterCommand> {
+        let at = usize::try_from(self.refused_command.checked_sub(1)?).ok()?;
+        FourLetterCommand::all().nth(at)
+    }
+
     /// The driver's limits per turn.
     pub fn turn_limits(&self) -> TurnLimits {
         let (inputs, units) = (self.batch_inputs, self.turn_units);
@@ -545,6 +556,8 @@ impl ServerOptions {
             outbound_bytes: OUTBOUND_BYTES,
             clients: ClientBounds::USUAL,
             throttle: Throttle::OPEN,
+            refused_command: 0,
+            part_lines: PART_LINES,
             auth: AuthOptions::default(),
             tree: TreeOptions::default(),
             segment_bytes: 1 << 20,

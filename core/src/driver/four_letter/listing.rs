@@ -14,9 +14,6 @@ use crate::server::Server;
 use crate::status::Mode;
 use crate::watch::WatchListing;
 
-/// Lines of a part.
-const LINES: usize = 1_000;
-
 /// The rest of a long answer.
 #[derive(Debug)]
 pub(super) enum Listing {
@@ -67,15 +64,15 @@ impl Listing {
     }
 
     /// The next part.
-    pub(super) fn next(&mut self, server: &Server, clients: &Clients) -> Step {
+    pub(super) fn next(&mut self, server: &Server, clients: &Clients, lines: usize) -> Step {
         let session = |conn| clients.session(conn).unwrap_or_default();
         let mut text = String::new();
         let more = match self {
-            Listing::Dump(listing) => return listing.next(server),
-            Listing::ByConn(at, pairs) => server.list_watches_by_conn(at, LINES, |conn, path| {
+            Listing::Dump(listing) => return listing.next(server, lines),
+            Listing::ByConn(at, pairs) => server.list_watches_by_conn(at, lines, |conn, path| {
                 pairs.add(&mut text, &conn, session(conn), path);
             }),
-            Listing::ByPath(at, pairs) => server.list_watches_by_path(at, LINES, |path, conn| {
+            Listing::ByPath(at, pairs) => server.list_watches_by_path(at, lines, |path, conn| {
                 pairs.add(&mut text, path, path, session(conn));
             }),
         };
@@ -84,19 +81,19 @@ impl Listing {
 }
 
 impl DumpListing {
-    fn next(&mut self, server: &Server) -> Step {
+    fn next(&mut self, server: &Server, lines: usize) -> Step {
         let begins = !std::mem::replace(&mut self.begun, true);
         let mut text = if begins { dump_sessions(&self.dump) } else { String::new() };
         let begin = self.last.take();
         let behind = begin.as_ref().map(|(session, path)| (*session, path.as_str()));
-        let mut lines = 0;
+        let mut listed = 0;
         let mut last = None;
-        for (session, path) in server.ephemerals_behind(behind).take(LINES) {
+        for (session, path) in server.ephemerals_behind(behind).take(lines) {
             self.pairs.add(&mut text, &session, format_args!("{session}:"), path);
             last = Some((session, path));
-            lines += 1;
+            listed += 1;
         }
-        if lines == LINES {
+        if listed == lines {
             self.last = last.map(|(session, path)| (session, path.to_owned()));
             return Step::Part(text);
         }

@@ -33,7 +33,7 @@ pub use conns::{Dump, Pairs, dump_connections, dump_sessions, watch_summary};
 use listing::Listing;
 pub use options::{
     Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions, HostFacts, HostQuery,
-    Whitelist,
+    PART_LINES, Whitelist,
 };
 pub use text::{Figures, NOT_SERVING, conf, cons, dirs, envi, mntr, refused, srvr, stat};
 
@@ -230,7 +230,7 @@ impl FourLetter {
         now: Now,
     ) -> Step {
         if let Some(listing) = &mut pending.listing {
-            return listing.next(server, clients);
+            return listing.next(server, clients, self.options.part_lines);
         }
         if pending.command == FourLetterCommand::Envi {
             return match &pending.facts {
@@ -287,13 +287,25 @@ impl FourLetter {
             (FourLetterCommand::Dump, _) => {
                 let local = self.config.sessions.local;
                 let listing = Listing::dump(server, clients, status.mode, local, now);
-                return pending.listing.insert(listing).next(server, clients);
+                return pending.listing.insert(listing).next(
+                    server,
+                    clients,
+                    self.options.part_lines,
+                );
             }
             (FourLetterCommand::Wchc, _) => {
-                return pending.listing.insert(Listing::by_conn()).next(server, clients);
+                return pending.listing.insert(Listing::by_conn()).next(
+                    server,
+                    clients,
+                    self.options.part_lines,
+                );
             }
             (FourLetterCommand::Wchp, _) => {
-                return pending.listing.insert(Listing::by_path()).next(server, clients);
+                return pending.listing.insert(Listing::by_path()).next(
+                    server,
+                    clients,
+                    self.options.part_lines,
+                );
             }
             (
                 FourLetterCommand::Ruok

@@ -22,9 +22,14 @@ pub struct FourLetterOptions {
     pub log_dir: String,
     /// `clientPortListenBacklog`, or its default.
     pub backlog: u32,
+    /// Lines of a part of a long answer.
+    pub part_lines: usize,
     /// `None` for a standalone server.
     pub ensemble: Option<EnsembleInfo>,
 }
+
+/// Default of [`FourLetterOptions::part_lines`]: some 100 KiB, within a millisecond.
+pub const PART_LINES: usize = 1_000;
 
 /// `4lw.commands.whitelist`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +123,7 @@ impl Default for FourLetterOptions {
             data_dir: String::new(),
             log_dir: String::new(),
             backlog: 0,
+            part_lines: PART_LINES,
             ensemble: None,
         }
     }

@@ -71,6 +71,7 @@ pub(super) enum Id {
     W7,
     W8,
     O1,
+    O2,
     L8,
     L11,
     L13,
@@ -79,7 +80,7 @@ pub(super) enum Id {
 
 impl Id {
     /// All ids, in order of declaration.
-    pub(super) const ALL: [Id; 65] = [
+    pub(super) const ALL: [Id; 66] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -141,6 +142,7 @@ impl Id {
         Id::W7,
         Id::W8,
         Id::O1,
+        Id::O2,
         Id::L8,
         Id::L11,
         Id::L13,
@@ -251,6 +253,7 @@ impl Id {
             Id::W7 => ("W7", "every event has its cause"),
             Id::W8 => ("W8", "a read that fails registers nothing"),
             Id::O1 => ("O1", "what operators are told is what there is"),
+            Id::O2 => ("O2", "each answer to a four-letter command is true, line by line"),
             Id::L8 => (
                 "L8",
                 "a quorum that is well commits in time; who owes a word says it at once, who says \

@@ -26,7 +26,8 @@
 //! | `local` | local sessions | S2 S3 S4 S6 S7 S8 |
 //! | `reply` | replies and events | T7 T8 S5 C1 C2 C3 C4 C5 C6 C7 C8 C9 C11 W2 W4 W7 |
 //! | `watch` | watch events | T7 W1 W3 W4 W5 W6 W7 W8 |
-//! | `operators` | answers to operators | O1 |
+//! | `operators` | reports of servers on themselves | O1 |
+//! | `four_letter` | answers to operators | O2 |
 //!
 //! False alarms are the worst fault: where a correct server has a choice, both outcomes pass, for
 //! example for requests on a connection that broke.
@@ -38,6 +39,7 @@ mod difference;
 mod disk_model;
 mod disks;
 mod epochs;
+mod four_letter;
 mod handshake;
 mod history;
 mod local;
@@ -75,6 +77,7 @@ use crate::check::observe::{ClientId, Holder, Observation, Observed};
 use catalog::{Broken, Checks, Id, Verdict};
 use conn::{Conn, Credential, Phase, Who};
 use disks::Disk;
+use four_letter::Answers;
 use local::Locals;
 use notifications::Notifications;
 use outside::Outside;
@@ -97,6 +100,7 @@ pub struct Oracles {
     passwords: BTreeMap<Password, SessionId>,
     locals: Locals,
     armed: Armed,
+    answers: Answers,
     liveness: SessionLiveness,
     notifications: Notifications,
     outside: Outside,
@@ -199,6 +203,7 @@ impl Oracles {
             passwords: BTreeMap::new(),
             locals: Locals::default(),
             armed: Armed::default(),
+            answers: Answers::default(),
             liveness: SessionLiveness::default(),
             notifications: Notifications::default(),
             outside: Outside::default(),
@@ -286,6 +291,7 @@ impl Oracles {
                 Some(Phase::Opaque) | None => Ok(()),
             },
             Observation::ConnClosed { conn } => {
+                self.answers.closed(*conn);
                 self.closed(*conn);
                 Ok(())
             }
@@ -360,6 +366,11 @@ impl Oracles {
                 progress::passes_nobody_over(&mut self.checks, *server, *held)
             }
             Observation::Locals { server, sessions } => self.lists(*server, sessions),
+            Observation::Answered { conn, answer } => {
+                self.answer_is_sent(*conn, answer);
+                Ok(())
+            }
+            Observation::AnswerRead { conn, text } => self.answer_is_read(*conn, text),
             Observation::Reported { server, report, open } => self.reported(*server, report, open),
             Observation::Recovered { server, state, last } => self.recovered(*server, state, *last),
             Observation::Final { server, applied, digest, holder, sessions } => {

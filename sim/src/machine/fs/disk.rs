@@ -243,6 +243,14 @@ impl Disk {
         self.folders.iter().flat_map(|folder| folder.live.by_name.iter().map(of)).collect()
     }
 
+    /// Bytes of all files in the folder of the log, and in that of snapshots.
+    pub fn sizes_by_folder(&self) -> [u64; 2] {
+        [FolderId::Log, FolderId::Snapshots].map(|folder| {
+            let files = self.folders[folder as usize].live.by_name.values();
+            files.map(|file| self.files[file].live.size()).sum()
+        })
+    }
+
     /// Number of open handles.
     pub fn handle_count(&self) -> u32 {
         self.files.values().map(|file| file.handles).sum()

@@ -14,6 +14,7 @@ mod orders;
 mod servers;
 mod sockets;
 mod tell;
+mod traffic;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,7 +53,7 @@ use crate::world::shared::{Event, Shared};
 use behind::Behind;
 use inbox::Delivered;
 use lengths::Lengths;
-pub(super) use operator::four_letter;
+pub(super) use operator::{Operators, four_letter};
 use orders::Orders;
 pub(super) use servers::Heard;
 use sockets::Socket;
@@ -84,6 +85,7 @@ pub(super) struct Process {
     server: Server,
     driver: Driver,
     gate: Gate,
+    operators: Operators,
     lanes: Lanes,
     sockets: BTreeMap<SocketId, Socket>,
     /// Those that wait for the driver to want something else of them.
@@ -156,7 +158,7 @@ impl Process {
         config: &Config,
         incarnation: u64,
         server: Server,
-        (driver, gate): (Driver, Gate),
+        (driver, gate, operators): (Driver, Gate, Operators),
         lanes: Lanes,
         replayed: Vec<Zxid>,
         odd: Rng,
@@ -171,6 +173,7 @@ impl Process {
             server,
             driver,
             gate,
+            operators,
             lanes,
             sockets: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -552,6 +555,9 @@ impl Process {
             self.note_lag(shared);
         }
         self.behind.hears(&input);
+        if let Input::Client(conn, event) = &input {
+            self.operators.traffic.stepped(*conn, event, now.mono);
+        }
         match &input {
             Input::Client(conn, ClientEvent::Opened(..)) => drop(self.known.insert(*conn)),
             Input::Client(conn, ClientEvent::Closed) => drop(self.known.remove(conn)),
@@ -633,6 +639,7 @@ impl Process {
             self.ending = true;
             (rng, how)
         });
+        self.note_proposals(&out);
         self.driver.count_proposals(&out);
         for command in out.disk.drain(..) {
             self.lanes.push(command);

@@ -117,6 +117,8 @@ impl Lines {
             | Observation::CachedAudit { .. }
             | Observation::Serves { .. }
             | Observation::Locals { .. }
+            | Observation::Answered { .. }
+            | Observation::AnswerRead { .. }
             | Observation::Reported { .. }
             | Observation::Final { .. } => {}
         }

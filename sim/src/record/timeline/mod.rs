@@ -311,6 +311,8 @@ impl Timeline {
             | Observation::FaultInjected { .. }
             | Observation::Serves { .. }
             | Observation::Locals { .. }
+            | Observation::Answered { .. }
+            | Observation::AnswerRead { .. }
             | Observation::Reported { .. }
             | Observation::Final { .. } => {}
         }

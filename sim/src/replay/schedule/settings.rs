@@ -132,6 +132,7 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         | "throttle.fill_count"
         | "throttle.new_costs"
         | "outbound_bytes"
+        | "operators.part_lines"
         | "clients.output_bytes"
         | "clients.event_bytes"
         | "clients.sessionless_ms"
@@ -339,6 +340,8 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         other_session_ticks,
         frame_bytes,
         outbound_bytes,
+        refused_command,
+        part_lines,
         clients:
             ClientBounds {
                 output_bytes,
@@ -396,6 +399,8 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("other_sessions.max_ticks", &mut other_session_ticks.1);
     visit("frame_bytes", frame_bytes);
     visit("outbound_bytes", outbound_bytes);
+    visit("operators.refused", refused_command);
+    visit("operators.part_lines", part_lines);
     visit("clients.output_bytes", output_bytes);
     visit("clients.event_bytes", event_bytes);
     visit("clients.outstanding", outstanding);

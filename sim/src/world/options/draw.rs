@@ -408,6 +408,8 @@ impl ServerOptions {
             other_session_ticks: (2, 20),
             frame_bytes: MAX_FRAME_DEFAULT,
             outbound_bytes: OUTBOUND_BYTES,
+            refused_command: 0,
+            part_lines: PART_LINES,
             clients: ClientBounds::USUAL,
             throttle: Throttle::OPEN,
             auth: workload::known(),

@@ -212,6 +212,8 @@ fn rare_settings_occur_in_some_but_few_runs() {
         ("bounds on events", count(|o| o.server.clients.event_bytes < 1 << 20)),
         ("bounds on requests", count(|o| o.server.clients.throttle_max_requests > 0)),
         ("little on its way", count(|o| o.server.outbound_bytes < OUTBOUND_BYTES)),
+        ("a command refused", count(|o| o.server.refused_command > 0)),
+        ("answers in parts", count(|o| o.server.part_lines < PART_LINES)),
         ("other holds", count(|o| o.server.limits.hold != o.server.tick())),
         ("a full bucket only", count(|o| o.server.throttle.decrease_ratio == 0)),
     ] {

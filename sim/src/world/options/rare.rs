@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use zabkeeper_core::ServerId;
+use zabkeeper_core::wire::FourLetterCommand;
 
 use super::{PeerOptions, ServerOptions, Throttle, WorkloadOptions};
 use crate::engine::seed::Seeds;
@@ -53,6 +54,14 @@ pub(super) fn draw(
     let rng = &mut seeds.stream("config/peers", 1);
     if rng.chance(1, 6) {
         peers.inputs = usize::try_from(rng.magnitude(1, 64)).expect("small");
+    }
+    let rng = &mut seeds.stream("config/four-letter", 0);
+    if rng.chance(1, 8) {
+        let all = u64::try_from(FourLetterCommand::all().count()).expect("few");
+        server.refused_command = u32::try_from(rng.range(1, all)).expect("few");
+    }
+    if rng.chance(1, 4) {
+        server.part_lines = usize::try_from(rng.range(1, 6)).expect("small");
     }
     let rng = &mut seeds.stream("config/calls", 0);
     if rng.chance(1, 8) {

@@ -104,6 +104,11 @@ impl fmt::Display for Options {
                 clients.sessionless_ms
             )?;
         }
+        let (refused, part_lines) = (server.refused(), server.part_lines);
+        if refused.is_some() || part_lines != PART_LINES {
+            let refused = refused.map_or("none", FourLetterCommand::name);
+            writeln!(f, "operators refused={refused}, answers in parts of {part_lines} lines")?;
+        }
         if !self.local.servers.is_empty() {
             let ids: Vec<String> = self.local.servers.iter().map(ServerId::to_string).collect();
             writeln!(f, "local     servers {}, upgrade={}", ids.join(" "), self.local.upgrade)?;

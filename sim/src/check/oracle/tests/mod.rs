@@ -7,6 +7,7 @@ mod anywhere;
 mod cast;
 mod consistency;
 mod ensembles;
+mod four_letter;
 mod history;
 mod legal;
 mod lifetimes;

@@ -1,60 +1,305 @@
-//! What a server process knows for answers to operators beside its core and its driver.
+//! A server process and its operators: four-letter commands that have arrived, what the process
+//! supplies for the answers, and what the simulator knows when the driver makes them.
 //!
-//! Owns the settings and facts that answers show, and what oracles see of the server when one is
-//! asked for. Must not make the answers: the driver does.
+//! Owns the commands that are not answered to the end. Must not make answers: the driver does, and
+//! an oracle compares them with what is collected here.
 
+use std::rc::Rc;
+use std::time::Duration;
+
+use zabkeeper_core::Mode;
+use zabkeeper_core::driver::Interest;
 use zabkeeper_core::driver::four_letter::{
     Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions, HostFacts, HostQuery,
     Whitelist,
 };
-use zabkeeper_core::wire::FourLetterCommand;
+use zabkeeper_core::wire::{FourLetterCommand, WatcherType};
 
+use super::traffic::Traffic;
 use super::*;
+use crate::check::answers::{Answer, Moment, Settings};
 use crate::check::observe::SelfReport;
+use crate::record::sometimes::Sometimes;
+use crate::world::options::Options;
 
-/// The settings of the server's driver: all commands are answered.
-pub(in crate::node) fn four_letter(config: &Config) -> FourLetterOptions {
-    let member = |ServerId(id)| format!("server.{id}=10.0.1.{id}:2888:3888:participant");
+/// ZooKeeper's trace mask at the start of a server.
+const TRACE_MASK: i64 = 306;
+
+/// Ports that answers show; no socket uses them.
+const CLIENT_PORT: u16 = 2181;
+const QUORUM_PORT: u16 = 2888;
+const ELECTION_PORT: u16 = 3888;
+const BACKLOG: u32 = 1024;
+
+/// How long a client may take for a part of a long answer.
+const PART_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Largest number of file descriptors, which `mntr` shows.
+const DESCRIPTORS_MAX: u64 = 1_024;
+
+/// Operators of one process.
+#[derive(Debug)]
+pub(in crate::machine::node) struct Operators {
+    pub(super) traffic: Traffic,
+    asked: BTreeMap<ConnId, Asked>,
+    settings: Rc<Settings>,
+    trace_mask: i64,
+    started: Instant,
+    /// The mode at the end of the last turn, and since when the server leads others.
+    mode: Option<Mode>,
+    leading_since: Option<Instant>,
+    turn: u64,
+}
+
+/// A command that has arrived.
+#[derive(Debug)]
+struct Asked {
+    answer: Answer,
+    /// All bytes of the command have arrived, its mask included.
+    whole: bool,
+    /// The driver has made the whole answer.
+    made: bool,
+}
+
+/// What answers show of the settings of a server.
+pub(in crate::machine::node) fn four_letter(
+    config: &Config,
+    options: &Options,
+) -> FourLetterOptions {
     let ensemble = || EnsembleInfo {
-        election_port: 3888,
-        quorum_port: 2888,
-        members: config.voters().ids().map(member).collect(),
+        election_port: ELECTION_PORT,
+        quorum_port: QUORUM_PORT,
+        members: members(config),
+    };
+    let all = FourLetterCommand::all();
+    let whitelist = match options.server.refused() {
+        None => Whitelist::All,
+        Some(refused) => {
+            let allowed = all.filter(|command| *command != refused);
+            Whitelist::These(allowed.map(|command| command.name().to_owned()).collect())
+        }
     };
     FourLetterOptions {
-        whitelist: Whitelist::All,
-        data_dir: "/data/zabkeeper".to_owned(),
-        log_dir: "/log/zabkeeper".to_owned(),
-        backlog: 1024,
+        whitelist,
+        client_port: CLIENT_PORT,
+        data_dir: dirs(config)[0].clone(),
+        log_dir: dirs(config)[1].clone(),
+        backlog: BACKLOG,
+        part_lines: options.server.part_lines,
         ensemble: (!config.voters().alone()).then(ensemble),
         ..FourLetterOptions::default()
     }
 }
 
+fn members(config: &Config) -> Vec<String> {
+    let line = |ServerId(id)| format!("server.{id}=10.0.1.{id}:2888:3888:participant");
+    config.voters().ids().map(line).collect()
+}
+
+fn dirs(config: &Config) -> [String; 2] {
+    ["data", "log"].map(|dir| format!("/{dir}/s{}", config.id()))
+}
+
+/// The lines of `conf`, from the settings of the run.
+fn settings(config: &Config) -> Settings {
+    let alone = config.voters().alone();
+    let [data, log] = dirs(config);
+    let ms = |time: Duration| time.as_millis().to_string();
+    let mut values = vec![
+        ("clientPort", CLIENT_PORT.to_string()),
+        ("secureClientPort", "-1".to_owned()),
+        ("dataDir", data),
+        ("dataLogDir", log),
+        ("tickTime", ms(config.tick())),
+        ("maxClientCnxns", "0".to_owned()),
+        ("minSessionTimeout", ms(config.session_timeout_min())),
+        ("maxSessionTimeout", ms(config.session_timeout_max())),
+        ("clientPortListenBacklog", BACKLOG.to_string()),
+        ("serverId", if alone { "0".to_owned() } else { config.id().to_string() }),
+    ];
+    if alone {
+        return Settings { values, members: Vec::new() };
+    }
+    let ticks = |limit: Duration| limit.as_nanos() / config.tick().as_nanos();
+    values.extend([
+        ("initLimit", ticks(config.init_limit()).to_string()),
+        ("syncLimit", ticks(config.sync_limit()).to_string()),
+        ("electionAlg", "3".to_owned()),
+        ("electionPort", ELECTION_PORT.to_string()),
+        ("quorumPort", QUORUM_PORT.to_string()),
+        ("peerType", "0".to_owned()),
+        ("version", "0".to_owned()),
+    ]);
+    Settings { values, members: members(config) }
+}
+
+impl Operators {
+    /// A process begins at this time of its clock.
+    pub(in crate::machine::node) fn new(config: &Config, started: Instant) -> Operators {
+        Operators {
+            traffic: Traffic::default(),
+            asked: BTreeMap::new(),
+            settings: Rc::new(settings(config)),
+            trace_mask: TRACE_MASK,
+            started,
+            mode: None,
+            leading_since: None,
+            turn: 0,
+        }
+    }
+
+    /// So many bytes of an answer have left.
+    pub(super) fn left(&mut self, conn: ConnId, bytes: usize) {
+        if let Some(asked) = self.asked.get_mut(&conn) {
+            asked.answer.length += bytes;
+        }
+    }
+
+    /// Has a command arrived on the connection? Its answer has no bound.
+    pub(super) fn has_asked(&self, conn: ConnId) -> bool {
+        self.asked.contains_key(&conn)
+    }
+
+    /// The answer on a connection that closes, if it was made.
+    pub(super) fn closed(&mut self, conn: ConnId) -> Option<Answer> {
+        self.traffic.closed(conn);
+        self.asked.remove(&conn).filter(|asked| asked.made).map(|asked| asked.answer)
+    }
+}
+
 impl Process {
-    /// Bytes are read from a client. If they are a four-letter command, oracles look at the server.
-    pub(super) fn asks(&mut self, id: SocketId, bytes: &[u8], shared: &mut Shared) {
-        let command = bytes.first_chunk().and_then(FourLetterCommand::recognise);
+    /// The driver is about to read these bytes of a client.
+    pub(super) fn note_read(&mut self, now: Now, id: SocketId, bytes: &[u8], shared: &Shared) {
         let SocketId::Client(conn) = id else { return };
-        let is_first = command.is_some() && !self.known.contains(&conn);
-        if is_first && self.server.status().serving {
-            self.show(shared);
+        let operators = &mut self.operators;
+        if let Some(command) = operators.traffic.read(conn, bytes, now.mono) {
+            let allowed = shared.options.server.refused() != Some(command);
+            let answer = Answer {
+                command,
+                allowed,
+                length: 0,
+                life: self.life,
+                disk: None,
+                descriptors: None,
+                moments: Vec::new(),
+            };
+            operators.asked.insert(conn, Asked { answer, whole: false, made: false });
+        }
+    }
+
+    /// The driver has read them.
+    pub(super) fn note_whole(&mut self, id: SocketId) {
+        let SocketId::Client(conn) = id else { return };
+        if let Some(asked) = self.operators.asked.get_mut(&conn) {
+            asked.whole = self.driver.clients.interest(conn) != Interest::Read;
+        }
+    }
+
+    /// The commands of the core for clients and disks, before anybody takes them.
+    pub(super) fn note_commands(&mut self, now: Now, out: &Outbox) {
+        let clients = &self.driver.clients;
+        let operators = &mut self.operators;
+        let is_open = |conn| matches!(clients.interest(conn), Interest::Read | Interest::Wait);
+        operators.traffic.commanded(&out.clients, is_open, now.mono);
+    }
+
+    /// A leader's proposals, which are what it appends.
+    pub(super) fn note_proposals(&mut self, out: &Outbox) {
+        if self.operators.mode == Some(Mode::Leader) {
+            self.operators.traffic.proposed(&out.disk);
+        }
+    }
+
+    /// The driver has made answers, or parts of them, at the end of a turn.
+    pub(super) fn note_answers(&mut self, now: Now, shared: &mut Shared) {
+        let status = self.server.status();
+        self.operators.turn += 1;
+        self.operators.mode = Some(status.mode);
+        let leads = status.mode == Mode::Leader && status.serving;
+        let since = self.operators.leading_since.unwrap_or(now.mono);
+        self.operators.leading_since = leads.then_some(since);
+        let waits = |asked: &&mut Asked| asked.whole && !asked.made;
+        if self.operators.asked.values_mut().all(|asked| !waits(&asked)) {
+            return;
+        }
+        let report = status.serving.then(|| self.show(shared));
+        let clients = &self.driver.clients;
+        let is_open = |conn| matches!(clients.interest(conn), Interest::Read | Interest::Wait);
+        let is_made = |conn| matches!(clients.interest(conn), Interest::Shutdown);
+        self.operators.asked.retain(|conn, _| clients.interest(*conn) != Interest::Close);
+        let made: Vec<&Asked> = self
+            .operators
+            .asked
+            .iter()
+            .filter(|(conn, asked)| asked.whole && !asked.made && is_made(**conn))
+            .map(|(_, asked)| asked)
+            .collect();
+        let is_done = |command| {
+            made.iter().any(|asked| asked.answer.allowed && asked.answer.command == command)
+        };
+        let resets = [FourLetterCommand::Srst, FourLetterCommand::Crst];
+        let resets = resets.map(|command| status.serving && is_done(command));
+        let answers = made.len() as u64;
+        let mixed = answers > 1 && (resets[0] || resets[1]);
+        let sets_mask = is_done(FourLetterCommand::Stmk);
+        let moment = Rc::new(Moment {
+            turn: self.operators.turn,
+            now,
+            report,
+            watches: watches(&self.server),
+            conns: self.operators.traffic.conns(is_open),
+            counters: self.operators.traffic.counters(answers, mixed, is_open),
+            settings: Rc::clone(&self.operators.settings),
+            trace_mask: self.operators.trace_mask,
+            uptime_ms: ms(now.mono, self.operators.started),
+            leader_uptime_ms: self.operators.leading_since.map_or(0, |since| ms(now.mono, since)),
+        });
+        // The driver cuts an answer short whose client takes a part for too long.
+        self.operators.asked.retain(|_, asked| {
+            let first = asked.answer.moments.first().map_or(now.mono, |first| first.now.mono);
+            asked.made || now.mono.since(first) < PART_TIMEOUT
+        });
+        for (conn, asked) in &mut self.operators.asked {
+            if asked.whole && !asked.made {
+                asked.made = is_made(*conn);
+                if !is_long(asked.answer.command) {
+                    asked.answer.moments.clear();
+                }
+                asked.answer.moments.push(Rc::clone(&moment));
+                if asked.made && asked.answer.moments.len() > 1 {
+                    shared.counters.saw(Sometimes::AnswerInParts);
+                }
+                if asked.made && !asked.answer.allowed {
+                    shared.counters.saw(Sometimes::CommandRefused);
+                }
+            }
+        }
+        self.operators.traffic.answered(answers, resets);
+        if sets_mask {
+            self.operators.trace_mask = 0;
         }
     }
 
     /// Supplies the facts that answers wait for.
     pub(super) fn supply(&mut self, disk: &RefCell<Disk>) {
         while let Some((conn, query)) = self.driver.four_letter.next_query() {
+            let Some(asked) = self.operators.asked.get_mut(&conn) else { continue };
             let facts = match query {
                 HostQuery::DiskUse => {
-                    let snapshots = disk.borrow().used();
-                    HostFacts::DiskUse(DiskUse { snapshots, log: snapshots })
+                    let [log, snapshots] = disk.borrow().sizes_by_folder();
+                    asked.answer.disk = Some([snapshots, log]);
+                    HostFacts::DiskUse(DiskUse { snapshots, log })
                 }
                 HostQuery::Descriptors => {
                     let open = self.sockets.len();
-                    HostFacts::Descriptors(Some(Descriptors { open, limit: 1_024 }))
+                    asked.answer.descriptors = Some(open as u64);
+                    HostFacts::Descriptors(Some(Descriptors { open, limit: DESCRIPTORS_MAX }))
                 }
                 HostQuery::Environment => HostFacts::Environment(Environment {
                     host: Some(format!("s{}", self.id)),
+                    os: "linux",
+                    arch: "x86_64",
+                    memory: Some([256, 512]),
                     ..Environment::default()
                 }),
             };
@@ -62,7 +307,7 @@ impl Process {
         }
     }
 
-    /// Shows the oracles what operators would be told now.
+    /// Shows the oracles the reports of the server.
     pub(in crate::machine::node) fn show(&self, shared: &mut Shared) -> SelfReport {
         let server = &self.server;
         let report = SelfReport {
@@ -90,4 +335,21 @@ impl Process {
         shared.check(Check::NAMES, none);
         report
     }
+}
+
+/// Is the answer made in parts?
+fn is_long(command: FourLetterCommand) -> bool {
+    matches!(command, FourLetterCommand::Dump | FourLetterCommand::Wchc | FourLetterCommand::Wchp)
+}
+
+/// Watches of both tables: persistent ones are in both.
+fn watches(server: &Server) -> usize {
+    let kinds = [WatcherType::Children, WatcherType::Persistent];
+    let child: BTreeSet<(ConnId, &str)> =
+        kinds.into_iter().flat_map(|kind| server.watches_of(kind)).collect();
+    server.watches_by_conn().count() + child.len()
+}
+
+fn ms(now: Instant, since: Instant) -> u64 {
+    u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX)
 }

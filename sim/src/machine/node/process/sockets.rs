@@ -53,6 +53,7 @@ impl Process {
                 let more = more.into_iter().collect();
                 let accepted = self.driver.clients.accept(conn, peer, more, now);
                 accepted.expect("no bound on connections is set");
+                self.operators.traffic.accepted(conn, peer, now.wall);
             }
             (SocketId::Server(link), from) => self.accept_peer(now.mono, link, from),
             (SocketId::Client(_), Party::Server(_) | Party::BadPeer) => {
@@ -100,9 +101,10 @@ impl Process {
                     state.unread_since = None;
                     let bytes = state.received.split();
                     self.check_read(id, shared);
+                    self.note_read(now, id, &bytes, shared);
                     self.driver.receive(id, &bytes, now.mono);
+                    self.note_whole(id);
                     self.take_notes(now, shared);
-                    self.asks(id, &bytes, shared);
                 }
                 Interest::Read if state.is_over => self.driver.receive_end(id, now.mono),
                 Interest::Read => return,
@@ -133,7 +135,14 @@ impl Process {
     fn close_socket(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
         self.blocked.remove(&id);
         let Some(state) = self.sockets.remove(&id) else { return };
-        let (conn, why) = (conn_of(id), self.driver.forget(id, now.mono));
+        let conn = conn_of(id);
+        if let SocketId::Client(conn) = id
+            && let Some(answer) = self.operators.closed(conn)
+            && self.driver.output(id).is_empty()
+        {
+            shared.observe(Observation::Answered { conn, answer: &answer });
+        }
+        let why = self.driver.forget(id, now.mono);
         match why {
             Some(ConnCloseReason::Events { .. }) => shared.counters.saw(Sometimes::EventsUntaken),
             Some(ConnCloseReason::Sessionless(_)) => shared.counters.saw(Sometimes::HandshakeLate),
@@ -229,7 +238,9 @@ impl Process {
             }
         }
         self.note_peer_commands(&out.peers, shared);
+        self.note_commands(now, out);
         self.driver.deliver(now, &self.server, out);
+        self.note_answers(now, shared);
         while let Some(id) = self.driver.next_to_flush() {
             self.flush_socket(now, id, shared);
         }
@@ -283,7 +294,7 @@ impl Process {
                 && !self.known.contains(conn)
                 && self.driver.clients.waiting_since(*conn).is_none();
             let keeps = unanswered <= self.requests_max
-                && output_bytes <= output_max
+                && (output_bytes <= output_max || self.operators.has_asked(*conn))
                 && event_bytes <= limits.event_bytes
                 && !is_late;
             if !keeps {
@@ -321,6 +332,7 @@ impl Process {
                 return;
             }
             self.driver.sent(id, bytes.len(), now.mono);
+            self.operators.left(conn_of(id), bytes.len());
             self.put(conn_of(id), end, bytes, shared);
         }
     }
