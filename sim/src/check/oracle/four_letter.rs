@@ -86,13 +86,15 @@ impl Answers {
         };
         let begun = (answer.life, moment.counters.resets);
         let new = Seen { begun, turn: moment.turn, received, sent };
-        let old = self.counters.get(&server).copied().filter(|old| old.begun == begun);
+        // Answers of one turn may have been made in any order.
+        let old = self.counters.get(&server).copied();
+        let old = old.filter(|old| old.begun == begun && old.turn != new.turn);
         let (first, last) = match old {
             Some(old) if old.turn > new.turn => (new, old),
             Some(old) => (old, new),
             None => (new, new),
         };
-        if old.is_none_or(|old| old.turn <= new.turn) {
+        if old.is_none_or(|old| old.turn < new.turn) {
             self.counters.insert(server, new);
         }
         let grows = first.received <= last.received && first.sent <= last.sent;
