@@ -22,7 +22,7 @@ pub struct Answer {
     /// Bytes of the answer.
     pub length: usize,
     /// The incarnation of the server.
-    pub life: u64,
+    pub incarnation: u64,
     /// Sizes of the directories of snapshots and of the log, if the driver asked for them.
     pub disk: Option<[u64; 2]>,
     /// Number of file descriptors, if the driver asked for it.

@@ -84,7 +84,7 @@ impl Answers {
         let Some(moment) = answer.moments.last().filter(|at| !at.counters.mixed) else {
             return Ok(());
         };
-        let begun = (answer.life, moment.counters.resets);
+        let begun = (answer.incarnation, moment.counters.resets);
         let new = Seen { begun, turn: moment.turn, received, sent };
         // Answers of one turn may have been made in any order.
         let old = self.counters.get(&server).copied();

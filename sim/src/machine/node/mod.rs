@@ -373,15 +373,8 @@ impl Node {
                 let driver = Driver::new(config, limits, peers, turn, seed, now)
                     .with_four_letter(process::four_letter(&self.config, &shared.options));
                 let parts = (driver, gate, process::Operators::new(&self.config, now));
-                let mut process = Process::new(
-                    &self.config,
-                    incarnation,
-                    server,
-                    parts,
-                    lanes,
-                    replayed,
-                    odd,
-                );
+                let mut process =
+                    Process::new(&self.config, incarnation, server, parts, lanes, replayed, odd);
                 process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));
             }

@@ -11,7 +11,7 @@ use crate::driver::{ClientLimits, ClientLine};
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, Epoch, Instant, SessionId, WallMs};
 use crate::io::Now;
-use crate::quorum::Voters;
+use crate::membership::Voters;
 use crate::status::{SessionInfo, WatchSummary};
 use crate::wire::Reply;
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use zabkeeper_core::wire::FourLetterCommand;
 use zabkeeper_core::{ConnId, Instant, Now, SessionId, WallMs};
 
-use super::history::{History, SERVER, create, create_with, twins};
+use super::history::{History, SERVER, check_pair, create, create_with};
 use super::operators::report;
 use crate::check::answers::{Answer, Between, ConnFacts, Counters, Moment, Settings};
 use crate::check::observe::{ClientId, Observation};
@@ -63,7 +63,7 @@ fn answer(command: FourLetterCommand, moments: Vec<Moment>) -> Answer {
         command,
         allowed: true,
         length: 0,
-        life: 1,
+        incarnation: 1,
         disk: Some([7, 9]),
         descriptors: Some(3),
         moments: moments.into_iter().map(Rc::new).collect(),
@@ -83,7 +83,7 @@ fn reads(h: &mut History, conn: ConnId, mut answer: Answer, text: &str) {
 /// An operator reads the right text, or the same with a wrong piece.
 fn asks(
     h: &mut History,
-    lie: bool,
+    violating: bool,
     command: FourLetterCommand,
     [right, wrong]: [&str; 2],
     text: impl FnOnce(&Moment) -> String,
@@ -91,7 +91,7 @@ fn asks(
     let moment = moment(h);
     let text = text(&moment);
     assert!(text.contains(right), "{right:?} is no part of {text:?}");
-    let text = if lie { text.replacen(right, wrong, 1) } else { text };
+    let text = if violating { text.replacen(right, wrong, 1) } else { text };
     reads(h, ConnId(900), answer(command, vec![moment]), &text);
 }
 
@@ -140,80 +140,90 @@ fn two_moments(h: &mut History) -> [Moment; 2] {
 
 #[test]
 fn o2_closed_connection_is_counted() {
-    twins("O2", |h, lie| {
+    check_pair("O2", |h, violating| {
         let wrong = ["Connections: 2", "Connections: 3"];
-        asks(h, lie, FourLetterCommand::Srvr, wrong, srvr);
+        asks(h, violating, FourLetterCommand::Srvr, wrong, srvr);
     });
 }
 
 #[test]
 fn o2_frame_is_not_counted() {
-    twins("O2", |h, lie| {
-        asks(h, lie, FourLetterCommand::Srvr, ["Received: 5", "Received: 4"], srvr);
+    check_pair("O2", |h, violating| {
+        asks(h, violating, FourLetterCommand::Srvr, ["Received: 5", "Received: 4"], srvr);
     });
 }
 
 #[test]
 fn o2_longest_latency_is_too_short() {
-    twins("O2", |h, lie| asks(h, lie, FourLetterCommand::Srvr, ["2.5/4", "2.5/3"], srvr));
+    check_pair("O2", |h, violating| {
+        asks(h, violating, FourLetterCommand::Srvr, ["2.5/4", "2.5/3"], srvr)
+    });
 }
 
 #[test]
 fn o2_connection_shows_another_session() {
-    twins("O2", |h, lie| asks(h, lie, FourLetterCommand::Cons, ["sid=0x", "sid=0x9"], cons));
+    check_pair("O2", |h, violating| {
+        asks(h, violating, FourLetterCommand::Cons, ["sid=0x", "sid=0x9"], cons)
+    });
 }
 
 #[test]
 fn o2_connection_shows_another_zxid() {
-    twins("O2", |h, lie| asks(h, lie, FourLetterCommand::Cons, ["lzxid=0x9", "lzxid=0x8"], cons));
+    check_pair("O2", |h, violating| {
+        asks(h, violating, FourLetterCommand::Cons, ["lzxid=0x9", "lzxid=0x8"], cons)
+    });
 }
 
 #[test]
 fn o2_session_expires_at_another_second() {
-    twins("O2", |h, lie| asks(h, lie, FourLetterCommand::Dump, ["15:21:59", "15:21:58"], dump));
+    check_pair("O2", |h, violating| {
+        asks(h, violating, FourLetterCommand::Dump, ["15:21:59", "15:21:58"], dump)
+    });
 }
 
 #[test]
 fn o2_ephemeral_node_is_left_out() {
-    twins("O2", |h, lie| asks(h, lie, FourLetterCommand::Dump, ["\t/e\n", ""], dump));
+    check_pair("O2", |h, violating| {
+        asks(h, violating, FourLetterCommand::Dump, ["\t/e\n", ""], dump)
+    });
 }
 
 #[test]
 fn o2_directory_has_another_size() {
-    twins("O2", |h, lie| {
+    check_pair("O2", |h, violating| {
         let text = |_: &Moment| "datadir_size: 7\nlogdir_size: 9\n".to_owned();
-        asks(h, lie, FourLetterCommand::Dirs, ["size: 9", "size: 7"], text);
+        asks(h, violating, FourLetterCommand::Dirs, ["size: 9", "size: 7"], text);
     });
 }
 
 #[test]
 fn o2_setting_is_not_the_configured_one() {
-    twins("O2", |h, lie| {
+    check_pair("O2", |h, violating| {
         let text = |_: &Moment| "dataDirSize=7\ndataLogSize=9\ntickTime=2000\n".to_owned();
-        asks(h, lie, FourLetterCommand::Conf, ["tickTime=2000", "tickTime=3000"], text);
+        asks(h, violating, FourLetterCommand::Conf, ["tickTime=2000", "tickTime=3000"], text);
     });
 }
 
 /// CONF-27.
 #[test]
 fn o2_refused_command_is_executed() {
-    twins("O2", |h, lie| {
+    check_pair("O2", |h, violating| {
         let refused = Answer { allowed: false, ..answer(FourLetterCommand::Srst, vec![moment(h)]) };
         let refusal = "srst is not executed because it is not in the whitelist.\n";
-        reads(h, ConnId(900), refused, if lie { "Server stats reset.\n" } else { refusal });
+        reads(h, ConnId(900), refused, if violating { "Server stats reset.\n" } else { refusal });
     });
 }
 
 #[test]
 fn o2_counters_decrease_without_a_reset() {
-    twins("O2", |h, lie| {
+    check_pair("O2", |h, violating| {
         let mut early = moment(h);
         early.counters.received = Between(5, 9);
         let mut late = early.clone();
         late.turn += 1;
         let text = srvr(&early);
         let more = text.replace("Received: 5", "Received: 7");
-        let [first, second] = if lie { [&more, &text] } else { [&text, &more] };
+        let [first, second] = if violating { [&more, &text] } else { [&text, &more] };
         reads(h, ConnId(900), answer(FourLetterCommand::Srvr, vec![early]), first);
         reads(h, ConnId(901), answer(FourLetterCommand::Srvr, vec![late]), second);
     });
@@ -223,10 +233,10 @@ fn o2_counters_decrease_without_a_reset() {
 /// gone, so all of them are listed.
 #[test]
 fn o2_lasting_watch_is_left_out() {
-    twins("O2", |h, lie| {
+    check_pair("O2", |h, violating| {
         let moments = two_moments(h);
         let (session, _) = moments[0].conns[0].served.expect("has a session");
-        let lasting = if lie { "" } else { "\t/b\n" };
+        let lasting = if violating { "" } else { "\t/b\n" };
         let text = format!("{session}\n\t/a\n{lasting}{}\n\t/d\n\n", SessionId(0));
         reads(h, ConnId(900), answer(FourLetterCommand::Wchc, Vec::from(moments)), &text);
     });
@@ -234,10 +244,10 @@ fn o2_lasting_watch_is_left_out() {
 
 #[test]
 fn o2_watch_is_listed_that_never_was() {
-    twins("O2", |h, lie| {
+    check_pair("O2", |h, violating| {
         let moments = two_moments(h);
         let (session, _) = moments[0].conns[0].served.expect("has a session");
-        let path = if lie { "/x" } else { "/c" };
+        let path = if violating { "/x" } else { "/c" };
         let text = format!("/a\n\t{session}\n/b\n\t{session}\n{path}\n\t{}\n\n", SessionId(0));
         reads(h, ConnId(900), answer(FourLetterCommand::Wchp, Vec::from(moments)), &text);
     });

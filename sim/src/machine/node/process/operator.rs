@@ -178,7 +178,7 @@ impl Process {
                 command,
                 allowed,
                 length: 0,
-                life: self.life,
+                incarnation: self.incarnation,
                 disk: None,
                 descriptors: None,
                 moments: Vec::new(),
