@@ -1,8 +1,8 @@
 //! What the simulator knows about a server when the server answers a four-letter command.
 //!
-//! Owns these types. Must not check anything. The numbers come from sockets, from inputs and commands of the
-//! core, and from reports that other oracles check; none comes from the driver, whose answers they
-//! are compared with.
+//! Owns these types. Must not check anything. The numbers come from sockets, from inputs and
+//! commands of the core, and from reports that other oracles check; none comes from the driver,
+//! whose answers they are compared with.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
