@@ -6,7 +6,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::quiet::LineLimits;
+use crate::log_limit::LineLimits;
 
 /// Time between two checks.
 const PERIOD: Duration = Duration::from_millis(500);

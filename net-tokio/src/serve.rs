@@ -16,16 +16,16 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use zabkeeper_core::driver::SocketId;
 use zabkeeper_core::store::Recovered;
-use zabkeeper_core::{Halted, Membership, Outline, Server, Status, Zxid};
+use zabkeeper_core::{Halted, Membership, Outline, Server, Zxid};
 
 use crate::clock::wall;
 use crate::config::{OUR_FOLDER, Settings};
 use crate::conn::Conn;
 use crate::descriptors;
 use crate::disk::Disk;
-use crate::hub::{Ended, EventLoop};
+use crate::event_loop::{Ended, EventLoop};
 use crate::listener;
-use crate::logging::{self, Logging};
+use crate::logging::Logging;
 use crate::peers;
 use crate::random;
 use crate::shared::Shared;
@@ -109,9 +109,9 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     peers::listen(&shared, peer_ports).map_err(Failure::Other)?;
     // A task like the readers: the runtime asks the kernel for events each time before it polls its
     // main future.
-    let hub = EventLoop::new(server, Rc::clone(&shared), disk, set_aside);
-    let hub = tokio::task::spawn_local(hub.run());
-    let ended = hub.await.expect("a panic aborts the process");
+    let event_loop = EventLoop::new(server, Rc::clone(&shared), disk, set_aside);
+    let event_loop = tokio::task::spawn_local(event_loop.run());
+    let ended = event_loop.await.expect("a panic aborts the process");
 
     accepting.abort();
     let replies = async {
@@ -296,26 +296,6 @@ fn refuse_a_folder_without_data(key: &str, folder: &Path) -> Result<(), Failure>
          disk of {key}, or create that folder for a new server",
         ours = ours.display()
     )))
-}
-
-/// Tells people and the log that clients are served from now on.
-pub(crate) fn announce(settings: &Settings, status: &Status) {
-    let everywhere = settings.client_address("*");
-    tracing::info!(
-        address = %everywhere,
-        data = %settings.data_dir.display(),
-        zxid = %status.applied,
-        nodes = status.nodes,
-        sessions = status.sessions,
-        version = env!("CARGO_PKG_VERSION"),
-        "serving"
-    );
-    let near = settings.client_address("127.0.0.1");
-    let (host, port) = (settings.host.as_deref().unwrap_or("127.0.0.1"), settings.port);
-    logging::announce(format!(
-        "Zabkeeper listens on {everywhere}: try `echo srvr | nc {host} {port}` \
-         or `zkCli.sh -server {near}`",
-    ));
 }
 
 /// Takes signals that would end the process by default. A terminal that is closed sends SIGHUP, and

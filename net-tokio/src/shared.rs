@@ -19,11 +19,11 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::Notify;
 use zabkeeper_core::Instant;
-use zabkeeper_core::driver::{ClientNote, Driver, PeerOptions, SocketId, TurnLimits};
+use zabkeeper_core::driver::{Driver, PeerOptions, SocketId, TurnLimits};
 
 use crate::admin;
 use crate::clock::Clock;
-use crate::config::Settings;
+use crate::config::{Ensemble, Settings};
 use crate::conn::Conn;
 use crate::random;
 
@@ -66,7 +66,9 @@ impl Shared {
         let turn = TurnLimits::default();
         let peers = peer_options(&settings, ensemble);
         let driver = Driver::new(config, limits, peers, turn, random::number(), clock.mono());
-        let driver = driver.with_four_letter(admin::options(&settings));
+        let driver = driver
+            .with_four_letter(admin::options(&settings))
+            .with_members(settings.ensemble.as_ref().map(Ensemble::addresses).unwrap_or_default());
         Shared {
             settings,
             clock,
@@ -107,18 +109,7 @@ impl Shared {
     /// Forgets a connection whose task ends.
     pub(crate) fn leave(&self, conn: &Conn) {
         self.conns.borrow_mut().remove(&conn.id);
-        let mut driver = self.driver();
-        let peer = match conn.id {
-            SocketId::Client(id) => driver.clients.peer(id),
-            SocketId::Server(_) => None,
-        };
-        let why = driver.forget(conn.id, self.clock.mono());
-        if let (Some(peer), Some(why)) = (peer, why) {
-            if let Some(kind) = why.fault() {
-                tracing::warn!(kind, "closed the connection from {peer}: {why}");
-            }
-            tracing::debug!(%peer, "connection ended: {why}");
-        }
+        let _reported = self.driver().forget(conn.id, self.clock.mono());
         self.wake.notify_one();
     }
 
@@ -162,50 +153,5 @@ impl Shared {
     /// When the event loop must have stopped, if it is to stop.
     pub(crate) fn stopping(&self) -> Option<Instant> {
         self.stopping.get()
-    }
-
-    /// Logs what the driver has to tell of clients.
-    pub(crate) fn log(&self, note: &ClientNote) {
-        let limits = &self.settings.limits;
-        match note {
-            ClientNote::Handshake(..) => {}
-            ClientNote::Overloaded { under_way } => {
-                match limits.throttle_max_requests.filter(|bound| under_way >= bound) {
-                    Some(bound) => tracing::info!(
-                        "clients have to wait: {under_way} requests are under way, all that \
-                         request_throttle_max_requests={bound} allows; raise it, or 0 for no bound"
-                    ),
-                    None => tracing::info!(
-                        "clients with unanswered requests have to wait: {under_way} requests are \
-                         under way, above \
-                         this server's {} of globalOutstandingLimit; raise it",
-                        limits.outstanding
-                    ),
-                }
-            }
-            ClientNote::OpWaitedTooLong { waited, op_wait_max } => tracing::warn!(
-                "refused a request (-127) that had waited {} ms for its turn, more than \
-                 throttled_op_wait_time={}; raise it or request_throttle_max_requests, or set it \
-                 to 0",
-                waited.as_millis(),
-                op_wait_max.as_millis()
-            ),
-            ClientNote::Complaint(peer, what) => {
-                tracing::warn!("closed the connection from {peer}: {what}");
-            }
-        }
-    }
-
-    /// Says which limit has refused a request whose answer or transaction would have been too
-    /// large.
-    pub(crate) fn note_too_large(&self) {
-        tracing::warn!(
-            "refused a request (-5): what it asks for would be larger than {} bytes, which one \
-             answer or \
-             transaction may have (at least 64 MiB, and half as much again as jute.maxbuffer); ask \
-             for less \
-             at once, or raise jute.maxbuffer",
-            self.settings.core.limits.record_bytes
-        );
     }
 }

@@ -18,16 +18,17 @@ mod note;
 mod output;
 mod peers;
 mod queue;
+mod reports;
 mod socket;
 #[cfg(test)]
 mod tests;
 mod unfinished;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::ids::{ConnId, Instant};
+use crate::ids::{ConnId, Instant, ServerId};
 use crate::io::{ClientEvent, Input, Now, Outbox, Pressure};
 use crate::server::Server;
 use crate::store::DiskEvent;
@@ -40,6 +41,7 @@ use four_letter::{FourLetter, FourLetterOptions};
 pub use limits::{ClientLimits, LargeRequests};
 pub use note::ClientNote;
 pub use peers::{PeerCloseReason, PeerDial, PeerLine, PeerNote, PeerOptions, Peers};
+pub use reports::{MemberAddresses, Report, ReportLevel, Reports};
 pub use socket::SocketId;
 
 /// How much is done in a turn before its orders are handed out.
@@ -62,6 +64,9 @@ pub struct Driver {
     pub peers: Peers,
     /// Commands of operators.
     pub four_letter: FourLetter,
+    /// Lines for the operator's log.
+    pub reports: Reports,
+    record_bytes: usize,
     limits: TurnLimits,
     disk: VecDeque<DiskEvent>,
     turn: Turn,
@@ -109,6 +114,8 @@ impl Driver {
         Driver {
             clients: Clients::new(Arc::clone(&config), limits, seed, now),
             four_letter: FourLetter::new(Arc::clone(&config), now),
+            reports: Reports::new(config.id()),
+            record_bytes: config.limits.record_bytes,
             peers: Peers::new(config, peers),
             limits: turn,
             disk: VecDeque::new(),
@@ -123,6 +130,14 @@ impl Driver {
         let reads_trace_mask = options.whitelist.allows(FourLetterCommand::Stmk);
         self.clients.common.reads_trace_mask = reads_trace_mask;
         self.four_letter.set_options(options);
+        self
+    }
+
+    /// Sets the members of the ensemble with their addresses, for reports. Without them the server
+    /// counts as a standalone one, which has no role and waits for nobody.
+    #[must_use]
+    pub fn with_members(mut self, members: BTreeMap<ServerId, MemberAddresses>) -> Driver {
+        self.reports.set_members(members);
         self
     }
 
@@ -192,10 +207,11 @@ impl Driver {
         std::mem::take(&mut self.turn.deadline).then_some(Input::Timeout)
     }
 
-    /// Counts what a leader proposes in this turn; the host calls it before it takes the commands
-    /// for the disk.
-    pub fn count_proposals(&mut self, out: &Outbox) {
+    /// Counts what a leader proposes in this turn, and reports the core's notices. The host calls
+    /// it before it takes the commands for the disk and clears notices and marks.
+    pub fn observe(&mut self, out: &Outbox) {
         self.four_letter.count_proposals(&mut self.clients, out);
+        self.reports.on_outbox(out, &self.clients, self.record_bytes);
     }
 
     /// Takes what the core has for clients and other servers, and answers four-letter commands: the
@@ -208,6 +224,7 @@ impl Driver {
         self.peers.deliver(&mut out.peers, &mut out.election, now.mono);
         self.four_letter.note_role(server, now.mono);
         self.four_letter.answer(&mut self.clients, server, now);
+        self.reports.on_turn_end(server, &self.peers, self.stops, now.mono);
     }
 
     /// Is there work for another turn, whatever comes?
@@ -221,8 +238,25 @@ impl Driver {
     /// When there is, if nothing comes.
     pub fn next_deadline(&self, server: &Server) -> Option<Instant> {
         let due = server.next_deadline().map(|(at, _)| at);
-        let conns = [self.clients.next_deadline(), self.peers.next_deadline()];
-        due.into_iter().chain(conns.into_iter().flatten()).min()
+        let own = [
+            self.clients.next_deadline(),
+            self.peers.next_deadline(),
+            self.reports.next_deadline(),
+        ];
+        due.into_iter().chain(own.into_iter().flatten()).min()
+    }
+}
+
+/// Notes: a checker takes them one by one; a host has them reported.
+impl Driver {
+    /// Makes reports of the notes about clients and other servers.
+    pub fn report_notes(&mut self) {
+        for note in self.clients.take_notes() {
+            self.reports.on_client_note(&note, self.clients.limits());
+        }
+        for note in self.peers.take_notes() {
+            self.reports.on_peer_note(&note);
+        }
     }
 }
 

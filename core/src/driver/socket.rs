@@ -92,7 +92,14 @@ impl Driver {
     /// The socket is closed. Why its connection has ended, where it was a client's that was known.
     pub fn forget(&mut self, socket: SocketId, now: Instant) -> Option<ConnCloseReason> {
         match socket {
-            SocketId::Client(id) => self.clients.forget(id),
+            SocketId::Client(id) => {
+                let peer = self.clients.peer(id);
+                let why = self.clients.forget(id);
+                if let (Some(peer), Some(why)) = (peer, &why) {
+                    self.reports.on_client_closed(peer, why);
+                }
+                why
+            }
             SocketId::Server(id) => {
                 self.peers.forget(id, now);
                 None

@@ -3,11 +3,13 @@
 //! Owns their grammar, `server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]`,
 //! and which values are refused. Must not resolve names nor open sockets.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use zabkeeper_core::driver::MemberAddresses;
 use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::{ServerId, Voters};
 
@@ -253,6 +255,15 @@ fn mode(file: &std::fs::Metadata) -> u32 {
 }
 
 impl Ensemble {
+    /// The addresses of all members, for reports.
+    pub(crate) fn addresses(&self) -> BTreeMap<ServerId, MemberAddresses> {
+        let addresses = |member: &Member| {
+            let (quorum, election) = (member.quorum_address(), member.election_address());
+            (member.id, MemberAddresses { quorum, election })
+        };
+        self.members.iter().map(addresses).collect()
+    }
+
     /// The content of `/zookeeper/config` (DATA-27). Membership does not change, so the version is
     /// 0.
     pub(crate) fn text(&self) -> String {

@@ -27,9 +27,10 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::SubscriberExt;
 
 use zabkeeper_core::ServerId;
+use zabkeeper_core::driver::{Report, ReportLevel};
 
+use crate::log_limit::LineLimits;
 use crate::monitor;
-use crate::quiet::LineLimits;
 use non_blocking::NonBlocking;
 
 /// Time for writing the last lines at the end of the process.
@@ -112,12 +113,23 @@ impl FormatTime for Stamp {
 }
 
 /// Writes a line to standard output, apart from the log.
-pub(crate) fn announce(line: String) {
+pub(crate) fn print_line(line: String) {
     // On a thread of its own, because standard output may block.
     let write = move || {
         let _nobody_reads = io::stdout().write_all(format!("{line}\n").as_bytes());
     };
     let _best_effort = thread::Builder::new().name("announcement".to_owned()).spawn(write);
+}
+
+/// Writes a line that the driver has made. The kind and the server bound how many there are.
+pub(crate) fn log(report: &Report) {
+    let Report { level, kind, server, text } = report;
+    let (kind, server) = (*kind, server.map(|id| id.0));
+    match level {
+        ReportLevel::Debug => tracing::debug!(kind, server, "{text}"),
+        ReportLevel::Info => tracing::info!(kind, server, "{text}"),
+        ReportLevel::Warn => tracing::warn!(kind, server, "{text}"),
+    }
 }
 
 /// The filter, and the error if the environment variable is invalid; the filter is `info` then.

@@ -88,8 +88,8 @@ impl Between {
 pub struct Counters {
     /// How many times they were reset.
     pub resets: u64,
-    /// They were reset in this turn, beside other answers: any answer of the turn may have been made
-    /// before that.
+    /// They were reset in this turn, beside other answers: any answer of the turn may have been
+    /// made before that.
     pub mixed: bool,
     /// Handshakes, requests and commands that were read.
     pub received: Between,

@@ -238,6 +238,12 @@ impl Check {
         id: "E3",
         sentence: "queues are empty when nothing is going on",
     };
+    /// The operator's log says what a server does.
+    pub const REPORTS: Check = Check {
+        class: Class::Safety,
+        id: "O3",
+        sentence: "changes of the role, and a wait for other servers, are reported once, and in time",
+    };
     /// Each connection is associated with exactly its session.
     pub const NAMES: Check = Check {
         class: Class::Safety,

@@ -371,7 +371,8 @@ impl Node {
                     (Arc::new(self.config.clone()), shared.options.server.turn_limits());
                 let peers = shared.options.driver_peers(server.ensemble_id());
                 let driver = Driver::new(config, limits, peers, turn, seed, now)
-                    .with_four_letter(process::four_letter(&self.config, &shared.options));
+                    .with_four_letter(process::four_letter(&self.config, &shared.options))
+                    .with_members(process::members(&self.config));
                 let parts = (driver, gate, process::Operators::new(&self.config, now));
                 let mut process =
                     Process::new(&self.config, incarnation, server, parts, lanes, replayed, odd);

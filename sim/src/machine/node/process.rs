@@ -11,6 +11,7 @@ mod lengths;
 mod marks;
 mod operator;
 mod orders;
+mod reports;
 mod servers;
 mod sockets;
 mod tell;
@@ -55,6 +56,8 @@ use inbox::Delivered;
 use lengths::Lengths;
 pub(super) use operator::{Operators, four_letter};
 use orders::Orders;
+use reports::Reported;
+pub(super) use reports::members;
 pub(super) use servers::Heard;
 use sockets::Socket;
 use tell::{Told, summary, told};
@@ -97,6 +100,8 @@ pub(super) struct Process {
     known_links: BTreeSet<LinkId>,
     /// Learners that it brings in.
     behind: Behind,
+    /// What the log says of the role; `None` for a server that is alone.
+    reported: Option<Reported>,
     /// Of what goes between it and each other.
     between: BTreeMap<Party, Rng>,
     /// Of sites that force something unlikely.
@@ -181,6 +186,7 @@ impl Process {
             known: BTreeSet::new(),
             known_links: BTreeSet::new(),
             behind: Behind::default(),
+            reported: (!config.voters().alone()).then(Reported::default),
             between: BTreeMap::new(),
             odd,
             inbox: VecDeque::new(),
@@ -591,7 +597,6 @@ impl Process {
             return shared.panicked(&format!("s{}, apply", self.id), &halted.to_string());
         }
         let role = self.told.0;
-        self.out.notices.clear();
         if self.out.marks.contains(Mark::StateDiffers) {
             let at = format!("s{} leads, and a learner differs at {}", self.id, status.applied);
             shared.check(Check::ALIKE, Err(at));
@@ -640,7 +645,8 @@ impl Process {
             (rng, how)
         });
         self.note_proposals(&out);
-        self.driver.count_proposals(&out);
+        self.driver.observe(&out);
+        out.notices.clear();
         for command in out.disk.drain(..) {
             self.lanes.push(command);
         }

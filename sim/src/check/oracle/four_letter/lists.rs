@@ -214,7 +214,8 @@ fn expiring(at: &Moment, sessions: &[SessionInfo], sets: &Sets<'_>) -> Found {
     same("expiring sessions", found, right)
 }
 
-/// The connections of `dump`. Who expires when depends on ZooKeeper's intervals: unit tests have it.
+/// The connections of `dump`. Who expires when depends on ZooKeeper's intervals: unit tests check
+/// that.
 fn connected(at: &Moment, text: &str) -> Found {
     let (sets, rest) = sets(text)?;
     let lines = sets.into_iter().flat_map(|(_, set)| set).map(str::to_owned).collect();

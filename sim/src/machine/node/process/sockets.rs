@@ -256,6 +256,7 @@ impl Process {
         shared.schedule_arrivals();
         self.check_clients(now, shared);
         self.check_links(shared);
+        self.check_reports(now, shared);
     }
 
     /// E6: no established connection with a server is read while too many inputs wait.

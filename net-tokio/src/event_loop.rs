@@ -1,4 +1,4 @@
-//! The loop around the core: inputs in, orders out.
+//! The loop around the core: inputs in, commands out.
 //!
 //! Owns the [`Server`]. Must not decide anything the core could decide, nor wait for anything but
 //! the next input.
@@ -8,24 +8,19 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Sleep;
-use zabkeeper_core::io::Mark;
+use zabkeeper_core::io::Marks;
 use zabkeeper_core::{
-    Halted, Input, Instant, LinkId, Mode, Notice, Now, Outbox, Outline, OutlineCompared, Server,
-    ServerId, Status, Zxid,
+    Halted, Input, Instant, LinkId, Now, Outbox, Outline, OutlineCompared, Server, Zxid,
 };
 
 use crate::admin;
 use crate::disk::Disk;
+use crate::logging;
 use crate::peers;
-use crate::serve::announce;
 use crate::shared::Shared;
 
 /// Nodes of a state that was set aside that are compared in a turn.
 const COMPARED: usize = 1000;
-
-/// How long a server waits for others before it says so, and how often it says so then.
-const WAIT_TOLD_FIRST: Duration = Duration::from_secs(5);
-const WAIT_TOLD_AGAIN: Duration = Duration::from_secs(15);
 
 /// Time for the log's end to be recorded when the server stops with requests unanswered.
 const LAST_RECORD: Duration = Duration::from_secs(1);
@@ -39,18 +34,14 @@ pub(crate) struct EventLoop {
     timer: Pin<Box<Sleep>>,
     timer_at: Instant,
     announced: bool,
-    /// What operators were told last.
-    role: Option<(Mode, Option<ServerId>, bool)>,
-    /// While nobody is served: since when, and when operators are told next what for.
-    waits: Option<(Instant, Instant)>,
     /// A state that was set aside and is still to be compared with the one that this server is
     /// filled with.
     set_aside: Option<Outline>,
 }
 
-/// How the hub ended.
+/// How the loop ended.
 pub(crate) enum Ended {
-    /// As told; all writes were done in time or not.
+    /// It was stopped, with all writes done in time or not.
     Stopped { complete: bool },
     /// The server has halted, after it had applied this much.
     Halted(Halted, Zxid),
@@ -71,8 +62,6 @@ impl EventLoop {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: Instant::default(),
             announced: false,
-            role: None,
-            waits: None,
             set_aside,
         }
     }
@@ -81,14 +70,12 @@ impl EventLoop {
         loop {
             let now = self.shared.clock.now();
             self.take_turn(now);
-            self.shared.driver().count_proposals(&self.outbox);
-            if std::mem::take(&mut self.outbox.marks).contains(Mark::RecordTooLarge) {
-                self.shared.note_too_large();
-            }
-            self.tell_notices();
+            self.shared.driver().observe(&self.outbox);
+            self.outbox.notices.clear();
+            self.outbox.marks = Marks::default();
             self.disk.send(&mut self.outbox.disk);
             self.deliver(now);
-            self.tell_operators();
+            self.announce();
             self.compare_set_aside();
             if let Some(ended) = self.ended(now.mono) {
                 return self.finish(ended);
@@ -117,10 +104,8 @@ impl EventLoop {
         if self.shared.driver().has_work() || compares {
             return tokio::task::yield_now().await;
         }
-        let tell_at = self.waits.map(|(_, tell_at)| tell_at);
         let due = self.shared.driver().next_deadline(&self.server);
-        let deadlines = [due, self.shared.stopping(), tell_at];
-        let Some(at) = deadlines.into_iter().flatten().min() else {
+        let Some(at) = due.into_iter().chain(self.shared.stopping()).min() else {
             return self.shared.wake().notified().await;
         };
         if at != self.timer_at {
@@ -159,33 +144,39 @@ impl EventLoop {
         while let Some((conn, query)) = driver.four_letter.next_query() {
             admin::collect(&self.shared, &mut driver, conn, query);
         }
-        for note in driver.clients.take_notes() {
-            self.shared.log(&note);
-        }
-        for note in driver.peers.take_notes() {
-            peers::log(&self.shared.settings, &note);
+        driver.report_notes();
+        while let Some(report) = driver.reports.next_line() {
+            logging::log(&report);
         }
     }
 
-    /// Announces once that clients are served, and logs changes of this server's role.
-    fn tell_operators(&mut self) {
-        let alone = self.shared.settings.ensemble.is_none();
-        if alone && self.announced {
+    /// Tells people on the terminal, and the log, once that clients are served.
+    fn announce(&mut self) {
+        if self.announced {
             return;
         }
         let status = self.server.status();
-        let role = (status.mode, status.leader, status.serving);
-        if !alone && self.role != Some(role) {
-            self.role = Some(role);
-            tell_role(&status);
+        if !status.serving {
+            return;
         }
-        if status.serving && !self.announced {
-            self.announced = true;
-            announce(&self.shared.settings, &status);
-        }
-        if !alone {
-            self.tell_what_it_waits_for(status.serving);
-        }
+        self.announced = true;
+        let settings = &self.shared.settings;
+        let everywhere = settings.client_address("*");
+        tracing::info!(
+            address = %everywhere,
+            data = %settings.data_dir.display(),
+            zxid = %status.applied,
+            nodes = status.nodes,
+            sessions = status.sessions,
+            version = env!("CARGO_PKG_VERSION"),
+            "serving"
+        );
+        let near = settings.client_address("127.0.0.1");
+        let (host, port) = (settings.host.as_deref().unwrap_or("127.0.0.1"), settings.port);
+        logging::print_line(format!(
+            "Zabkeeper listens on {everywhere}: try `echo srvr | nc {host} {port}` \
+             or `zkCli.sh -server {near}`",
+        ));
     }
 
     /// Once this server is filled: names the first node in which the state that it had set aside
@@ -206,45 +197,6 @@ impl EventLoop {
             }
         }
         self.set_aside = None;
-    }
-
-    /// Writes what the core has to say to operators. Connections are still known: what closes them
-    /// comes later.
-    fn tell_notices(&mut self) {
-        for notice in self.outbox.notices.drain(..) {
-            match &notice {
-                Notice::Loading { .. } => tracing::info!("{notice}"),
-                Notice::LeavesLeader { .. } => tracing::info!("{notice}"),
-                Notice::SessionExpires { .. } => tracing::info!(kind = "expires", "{notice}"),
-                Notice::SessionExpired { conn, .. } => {
-                    let peer = self.shared.driver().clients.peer(*conn);
-                    let from = peer.map_or_else(String::new, |peer| format!(" from {peer}"));
-                    tracing::info!(kind = "expired", "{notice}{from}");
-                }
-                Notice::VotersDiffer { .. } => tracing::warn!("{notice}"),
-                Notice::StatesDiffer { .. } => tracing::warn!(kind = "differ", "{notice}"),
-            }
-        }
-    }
-
-    /// Waiting is never silent: whoever starts a server, or has lost a quorum, reads what is
-    /// missing.
-    fn tell_what_it_waits_for(&mut self, serving: bool) {
-        if serving || self.shared.stopping().is_some() {
-            self.waits = None;
-            return;
-        }
-        let now = self.shared.clock.mono();
-        let (since, tell_at) = *self.waits.get_or_insert((now, now.after(WAIT_TOLD_FIRST)));
-        if now < tell_at {
-            return;
-        }
-        self.waits = Some((since, now.after(WAIT_TOLD_AGAIN)));
-        if let Some(waiting) = self.server.waiting() {
-            let seconds = now.since(since).as_secs();
-            let troubles = peers::troubles(&self.shared);
-            tracing::warn!("nobody is served for {seconds} s: {waiting}{troubles}");
-        }
     }
 
     fn ended(&self, now: Instant) -> Option<Ended> {
@@ -278,20 +230,5 @@ impl EventLoop {
             Ended::Halted(..) => {}
         }
         ended
-    }
-}
-
-/// Logs what a server of an ensemble is doing now.
-fn tell_role(status: &Status) {
-    let (epoch, zxid) = (status.current_epoch, status.appended);
-    let leader = status.leader.map_or_else(String::new, |id| format!("server {id}"));
-    match (status.mode, status.serving) {
-        (Mode::Looking, _) => tracing::info!(%epoch, %zxid, "looks for a leader"),
-        (Mode::Follower, false) => tracing::info!(%epoch, %zxid, "joins {leader}"),
-        (Mode::Follower, true) => tracing::info!(%epoch, %zxid, "follows {leader}"),
-        (Mode::Leader | Mode::Standalone, false) => {
-            tracing::info!(%epoch, %zxid, "elected, gathers a quorum");
-        }
-        (Mode::Leader | Mode::Standalone, true) => tracing::info!(%epoch, %zxid, "leads"),
     }
 }

@@ -1,0 +1,96 @@
+//! Lines of the operator's log: what the driver has to report, compared with what the simulator
+//! sees of the server at the end of each turn.
+//!
+//! Owns what must have been reported. Must not know texts beyond the words that a reader looks for.
+
+use std::time::Duration;
+
+use zabkeeper_core::driver::{MemberAddresses, Report, ReportLevel};
+use zabkeeper_core::{Config, Instant, Mode, ServerId, Status};
+
+use super::*;
+
+/// A server that serves no clients reports so after this time, and then as often as this.
+const FIRST: Duration = Duration::from_secs(5);
+const NEXT: Duration = Duration::from_secs(15);
+
+/// What has been reported.
+#[derive(Debug, Default)]
+pub(super) struct Reported {
+    role: Option<(Mode, Option<ServerId>, bool)>,
+    not_serving_since: Option<Instant>,
+    due: Option<Instant>,
+}
+
+/// The addresses of all members; none for a server that is alone.
+pub(in crate::machine::node) fn members(config: &Config) -> BTreeMap<ServerId, MemberAddresses> {
+    let address = |id: &ServerId| MemberAddresses {
+        quorum: format!("10.0.1.{id}:2888"),
+        election: format!("10.0.1.{id}:3888"),
+    };
+    let all = config.voters().ids().map(|id| (id, address(&id))).collect();
+    if config.voters().alone() { BTreeMap::new() } else { all }
+}
+
+impl Process {
+    /// O3: takes the lines of a turn that ends now.
+    pub(super) fn check_reports(&mut self, now: Now, shared: &mut Shared) {
+        let lines: Vec<Report> = std::iter::from_fn(|| self.driver.reports.next_line()).collect();
+        let status = self.server.status();
+        let Some(reported) = &mut self.reported else { return };
+        let role = reported.check_role(&status, &lines);
+        let waiting = reported.check_waiting(&status, &lines, now.mono);
+        let evidence = |what: String| format!("s{}: {what}", self.id);
+        shared.check(Check::REPORTS, role.and(waiting).map_err(evidence));
+    }
+}
+
+impl Reported {
+    /// Each change of the role is reported once, with the leader.
+    fn check_role(&mut self, status: &Status, lines: &[Report]) -> Result<(), String> {
+        let role = (status.mode, status.leader, status.serving);
+        let changes = self.role.replace(role) != Some(role);
+        let of_role: Vec<&Report> = lines.iter().filter(|line| line.kind == "role").collect();
+        let words: String = match (role, status.leader) {
+            ((Mode::Looking, ..), _) => "looks for".into(),
+            ((Mode::Follower, _, false), Some(leader)) => format!("joins server {leader} "),
+            ((Mode::Follower, _, true), Some(leader)) => format!("follows server {leader} "),
+            ((Mode::Follower, ..), None) => return Err("a follower without a leader".into()),
+            ((Mode::Leader | Mode::Standalone, _, false), _) => "elected".into(),
+            ((Mode::Leader | Mode::Standalone, _, true), _) => "leads".into(),
+        };
+        match of_role[..] {
+            [] if !changes => Ok(()),
+            [line] if changes && line.text.starts_with(&words) => Ok(()),
+            _ => Err(format!("{role:?} now, changed: {changes}, and the log has {of_role:?}")),
+        }
+    }
+
+    /// A server that serves no clients reports so in time, and not more often than it should.
+    fn check_waiting(
+        &mut self,
+        status: &Status,
+        lines: &[Report],
+        now: Instant,
+    ) -> Result<(), String> {
+        let mut reports = lines.iter().filter(|line| line.kind == "waiting");
+        let report = reports.next();
+        if status.serving || status.halted.is_some() {
+            (self.not_serving_since, self.due) = (None, None);
+            return report.map_or(Ok(()), |report| Err(format!("{report:?} while {status:?}")));
+        }
+        let since = *self.not_serving_since.get_or_insert(now);
+        let due = *self.due.get_or_insert(now.after(FIRST));
+        if now < due {
+            return report.map_or(Ok(()), |report| Err(format!("{report:?}, due at {due:?}")));
+        }
+        self.due = Some(now.after(NEXT));
+        let head = format!("nobody is served for {} s: ", now.since(since).as_secs());
+        match report {
+            Some(report) if report.level == ReportLevel::Warn && report.text.starts_with(&head) => {
+                Ok(())
+            }
+            _ => Err(format!("{head}is not reported, but {report:?}")),
+        }
+    }
+}
