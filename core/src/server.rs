@@ -356,10 +356,10 @@ impl Server {
                     self.timers.set(timer, deadline);
                 }
                 let mut proposer = leader.proposer();
-                let cleaning = proposer
+                let containers = proposer
                     .as_mut()
                     .and_then(|proposer| proposer.container_deadline(&self.replica, cx));
-                self.timers.set(Timer::ContainerCheck, cleaning);
+                self.timers.set(Timer::ContainerCheck, containers);
                 let tracker = proposer.map(|proposer| &proposer.tracker);
                 let expiry = tracker.filter(|_| !paused).and_then(SessionTracker::next_expiry);
                 self.timers.set(Timer::SessionExpiry, expiry);

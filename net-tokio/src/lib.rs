@@ -1,8 +1,8 @@
 //! The Zabkeeper server: sockets, threads and clocks around the core.
 //!
 //! A library, so that fuzz targets and tests can use it: [`run`] is the whole program; [`config`],
-//! the parser of the operator's file, and [`admin`], its settings as answers to operators show them,
-//! are public for fuzzing. Everything else is private.
+//! the parser of the operator's file, and [`admin`], its settings as answers to operators show
+//! them, are public for fuzzing. Everything else is private.
 //!
 //! Owns all input and output of the server process. Must not take protocol decisions. One thread
 //! holds the sockets and the core, so that a request never changes threads; three other threads

@@ -232,7 +232,7 @@ mod tests {
         let mut last = DEAR;
         for number in 0..100 {
             if number % 10 == 0 {
-                // The hub's turn may end at any time.
+                // The driver's turn may end at any time.
                 queue.end_turn(std::mem::take(&mut last));
             }
             let next = queue.next(last);

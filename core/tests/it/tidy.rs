@@ -216,6 +216,7 @@ fn only_server_rs_assigns_the_role() {
 
 /// Names that were replaced by the terms of ZooKeeper's source, the ZAB paper, POSIX or tokio.
 const BANNED: &[&str] = &[
+    "Birth",
     "Cleaning",
     "Dice",
     "Farewell",
@@ -225,18 +226,27 @@ const BANNED: &[&str] = &[
     "News",
     "Porch",
     "Recent",
+    "Rogue",
     "Stance",
+    "Story",
+    "Strike",
     "ballots",
     "bring_in",
+    "agenda",
+    "chronicle",
     "dice",
+    "doomed",
     "doors",
     "is_mended",
     "let_in",
+    "list_lapse",
     "owes_since",
     "pump",
     "reached_by_quorum",
     "stand_in_line",
     "take_news",
+    "tally",
+    "tell_all",
 ];
 
 #[test]

@@ -2,7 +2,7 @@
 //! learners.
 //!
 //! Owns the learners, their promises and their synchronisation, and the pings. Must not decide
-//! writes (`broadcast` does), nor answer clients. Its event handlers return effects, on which
+//! writes (`propose` does), nor answer clients. Its event handlers return effects, on which
 //! `server` acts.
 
 mod differences;

@@ -209,7 +209,7 @@ impl Proposer {
         self.containers.deadline(replica.tree(), cx)
     }
 
-    /// Postpones the cleaning to the next round, which finds the same nodes.
+    /// Postpones the search to the next round, which finds the same nodes.
     pub(crate) fn pause_containers(&mut self, cx: &Cx<'_>) {
         self.containers.pause(cx.now.mono, &cx.config.tree);
     }

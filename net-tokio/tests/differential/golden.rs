@@ -28,7 +28,7 @@ pub(crate) fn record(server: &str, path: &str) {
 /// Starts our server, and compares its answers with the recorded ones.
 pub(crate) fn replay() {
     let Some(binary) = option_env!("CARGO_BIN_EXE_zabkeeper") else {
-        println!("twins: built without cargo, so there is no server for the edge cases");
+        println!("differential: built without cargo, so there is no server for the edge cases");
         return;
     };
     let server = Ours::start(binary);
@@ -81,8 +81,11 @@ impl Ours {
     fn start(binary: &str) -> Ours {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = free.expect("there is a port");
-        let folder =
-            std::env::temp_dir().join(format!("twins-{}-{}", std::process::id(), address.port()));
+        let folder = std::env::temp_dir().join(format!(
+            "differential-{}-{}",
+            std::process::id(),
+            address.port()
+        ));
         fs::create_dir(&folder).expect("is new");
         let config = folder.join("zoo.cfg");
         let place =

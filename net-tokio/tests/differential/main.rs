@@ -1,10 +1,10 @@
 //! Sends the same random operations, over raw frames, to Apache ZooKeeper and to Zabkeeper, and
 //! reports every difference.
 //!
-//! Without arguments it tests itself. `.ci/twins` starts both servers and runs
+//! Without arguments it tests itself. `.ci/differential` starts both servers and runs
 //!
 //! ```text
-//! twins --real HOST:PORT --ours HOST:PORT [--ops 100000] [--seed S]
+//! differential --real HOST:PORT --ours HOST:PORT [--ops 100000] [--seed S]
 //!       [--only GROUP,..] [--without GROUP,..] [--differences 1] [--episode 400] [--trace 1]
 //! ```
 //!
