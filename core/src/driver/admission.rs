@@ -1,7 +1,6 @@
-//! Who may connect, and how much may be under way: what one connection may do because of all
-//! others.
+//! Admission of connections, and of requests of one connection given those of all others.
 //!
-//! Owns the counts of connections and the queue of `request_throttle_max_requests`. Must not know
+//! Owns the counts of connections and the queue of `request_throttle_max_requests`. Must not handle
 //! bytes.
 
 use core::net::IpAddr;
@@ -13,16 +12,16 @@ use super::limits::ClientLimits;
 use super::metrics::Load;
 use crate::ids::ConnId;
 
-/// Connections there are, and who waits until fewer requests are under way.
+/// The open connections, and the connections that wait until fewer requests are outstanding.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     connections: usize,
     by_address: BTreeMap<IpAddr, usize>,
-    /// In the order in which they came.
+    /// Waiting connections, oldest first.
     pub(super) throttle_queue: VecDeque<ConnId>,
 }
 
-/// Why a connection is closed before a byte of it is read.
+/// Why a connection is closed before any byte of it is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TooManyConnections {
     /// `maxCnxns` (THR-03).
@@ -35,7 +34,7 @@ impl Admission {
     /// Counts a connection.
     ///
     /// # Errors
-    /// It would be beyond a bound, and does not count.
+    /// A bound is reached; the connection does not count.
     pub(super) fn accept(
         &mut self,
         address: IpAddr,
@@ -53,7 +52,7 @@ impl Admission {
         Ok(())
     }
 
-    /// A connection that was accepted is gone.
+    /// Removes an accepted connection from the counts.
     pub(super) fn release(&mut self, address: IpAddr) {
         self.connections -= 1;
         let here = self.by_address.get_mut(&address).expect("counted when it was accepted");
@@ -64,10 +63,10 @@ impl Admission {
     }
 }
 
-/// How many requests a connection that waits for `unanswered` answers may add to what is under way.
+/// How many requests a connection with `unanswered` unanswered ones may have read now.
 ///
-/// Above `globalOutstandingLimit` only connections that wait for nothing are read, one request at a
-/// time (THR-01); at `request_throttle_max_requests` none is (THR-06).
+/// Above `globalOutstandingLimit` a connection is read only if it has no unanswered request, one
+/// request at a time (THR-01); at `request_throttle_max_requests` no connection is read (THR-06).
 pub(super) fn share(limits: &ClientLimits, load: &Load, unanswered: u32) -> u32 {
     let under_way = load.requests;
     let fair = match (limits.outstanding + 1).saturating_sub(under_way) {
@@ -79,8 +78,8 @@ pub(super) fn share(limits: &ClientLimits, load: &Load, unanswered: u32) -> u32 
     u32::try_from(fair.min(left)).unwrap_or(u32::MAX)
 }
 
-/// Are there connections that wait for `request_throttle_max_requests`, and does it matter how long
-/// (THR-06, THR-07)?
+/// Are connections kept waiting by `request_throttle_max_requests`, and does an option limit how
+/// long (THR-06, THR-07)?
 pub(super) fn is_wait_timed(limits: &ClientLimits, load: &Load) -> bool {
     let timed = limits.op_wait_max.is_some() || limits.drop_stale;
     timed && limits.throttle_max_requests.is_some_and(|bound| load.requests >= bound)

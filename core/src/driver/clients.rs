@@ -1,10 +1,11 @@
-//! Connections of clients: bytes in, inputs for the core out; what the core answers in, bytes out.
+//! Connections of clients: turns received bytes into inputs of the core, and output of the core
+//! into bytes.
 //!
-//! Owns what stands between sockets and the core, and the bounds on it. Must not decide what an
-//! answer is, nor see a socket.
+//! Owns the buffers between sockets and the core, and the bounds on them. Must not decide the
+//! content of an answer, nor access a socket.
 //!
 //! Invariants: requests reach the core in the order of their bytes, and output leaves in the order
-//! in which it was queued; a fault ends its connection and disturbs no other.
+//! in which it was queued; an error ends its own connection only.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,7 +24,7 @@ use crate::io::{ClientCommand, ClientEvent, Now};
 use crate::wire::{FourLetterCommand, Id};
 
 /// Connections whose events are offered to their sockets in a turn: a change that ten thousand
-/// clients hear of is to hold up nobody else's request for longer than some milliseconds.
+/// clients watch may delay other requests by some milliseconds at most.
 const NOTIFIED_PER_TURN: usize = 256;
 
 /// All connections of clients.
@@ -31,66 +32,67 @@ const NOTIFIED_PER_TURN: usize = 256;
 pub struct Clients {
     conns: BTreeMap<ConnId, Conn>,
     pub(super) common: Common,
-    /// Take output although they are not read: the core is to be told.
-    heard: VecDeque<ConnId>,
-    /// The earliest moment at which each may end for want of bytes; some are out of date.
+    /// Connections that take output while they are not read; the core is to receive a heartbeat for
+    /// each.
+    heartbeats: VecDeque<ConnId>,
+    /// The earliest deadline for bytes of each connection; some entries are out of date.
     timers: BTreeSet<(Instant, ConnId)>,
-    /// Have an answer to be sent.
+    /// Connections with an answer to be sent.
     answered: VecDeque<ConnId>,
-    /// Have events to be sent, oldest first.
+    /// Connections with events to be sent, oldest first.
     notified: VecDeque<ConnId>,
-    /// How many of them may still be sent in this turn.
+    /// How many connections of `notified` may still be flushed in this turn.
     notified_left: usize,
 }
 
-/// What the host does with the socket of a connection.
+/// What the host has to do with the socket of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
-    /// Read from it, and give what has come to [`Clients::receive`].
+    /// Read from it, and give the bytes to [`Clients::receive`].
     Read,
-    /// Leave what comes in the socket.
+    /// Leave received bytes in the socket.
     Wait,
-    /// Let the last output leave, say that nothing follows, and wait a little for the client to do
-    /// the same; then [`Clients::forget`].
+    /// Send the rest of the output, shut down the sending side, and wait a little for the client to
+    /// close; then [`Clients::forget`].
     Shutdown,
     /// Close it at once; then [`Clients::forget`].
     Close,
 }
 
-/// What one connection takes up.
+/// Resources that one connection occupies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientUse {
     /// Requests read and not answered.
     pub unanswered: u32,
     /// Bytes queued and not sent.
     pub output_bytes: usize,
-    /// Those of events among them.
+    /// Bytes of events among them.
     pub event_bytes: u64,
 }
 
-/// What `cons`, `stat` and `dump` tell of a connection.
+/// What `cons`, `stat` and `dump` print about a connection.
 #[derive(Clone, Debug)]
 pub struct ClientLine {
-    /// The other end.
+    /// Address of the client.
     pub peer: SocketAddr,
-    /// When it was accepted.
+    /// When the connection was accepted.
     pub since: WallMs,
     /// Does the server wait for input from it?
     pub reading: bool,
-    /// Does the server wait for it to take output?
+    /// Does the server wait for its socket to take output?
     pub writing: bool,
     /// Requests not answered yet.
     pub unanswered: u32,
-    /// Its session, if it has one.
+    /// The session of the connection, if it has one.
     pub served: Option<Served>,
-    /// When something came last.
+    /// When the last input arrived.
     pub heard: Instant,
-    /// What it has done.
+    /// Its counters.
     pub stats: ConnStats,
 }
 
 impl Clients {
-    /// Nobody is connected. `seed` feeds the random drops of the throttle.
+    /// No connections. `seed` feeds the random drops of the throttle.
     pub(super) fn new(
         config: Arc<Config>,
         limits: ClientLimits,
@@ -100,7 +102,7 @@ impl Clients {
         Clients {
             conns: BTreeMap::new(),
             common: Common::new(config, limits, seed, now),
-            heard: VecDeque::new(),
+            heartbeats: VecDeque::new(),
             timers: BTreeSet::new(),
             answered: VecDeque::new(),
             notified: VecDeque::new(),
@@ -108,11 +110,11 @@ impl Clients {
         }
     }
 
-    /// A client has connected from this address. `id` is not that of another connection, ever;
-    /// `more` is what its socket shows of it beside its address.
+    /// Accepts the connection of a client from this address. `id` must never have been used before;
+    /// `more` holds further identities of the client that its socket shows.
     ///
     /// # Errors
-    /// There are too many connections: this one is to be closed at once.
+    /// There are too many connections: the host closes this one at once.
     pub fn accept(
         &mut self,
         id: ConnId,
@@ -135,7 +137,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Bytes have come. Requests among them go to the core in the next turn.
+    /// Takes bytes that have arrived. The core receives the requests among them in the next turn.
     pub fn receive(&mut self, id: ConnId, bytes: &[u8], now: Instant) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if matches!(conn.phase, Phase::Command | Phase::Closed { .. }) {
@@ -146,7 +148,7 @@ impl Clients {
         let Common { limits, ready, admission, metrics, .. } = &mut self.common;
         let others_wait = !ready.is_empty() || !admission.throttle_queue.is_empty();
         if limits.throttle_max_requests.is_some() && others_wait && conn.phase == Phase::Open {
-            // Room that has become free is for those who were there before.
+            // Connections that waited already come first for the room that has become free.
             if admission::is_wait_timed(limits, &metrics.load) {
                 conn.begin_wait(now);
             }
@@ -162,7 +164,7 @@ impl Clients {
         self.close(id, why);
     }
 
-    /// The network has failed.
+    /// The connection has failed; `why` is the operating system's error text.
     pub fn fail(&mut self, id: ConnId, why: String) {
         self.close(id, ConnCloseReason::Broken(why));
     }
@@ -175,26 +177,27 @@ impl Clients {
             Phase::Closed { graceful: false } => Interest::Close,
             Phase::Greeting | Phase::TraceMask => Interest::Read,
             Phase::Command | Phase::Handshake(_) => Interest::Wait,
-            // It ends as soon as the handshake is answered.
+            // The connection ends as soon as the handshake is answered.
             Phase::Open if conn.close.is_some() => Interest::Wait,
-            // What has come is taken before more comes, also before its end.
+            // Buffered requests are taken before more is read, also before the end of the stream.
             Phase::Open if conn.is_ready => Interest::Wait,
             Phase::Open if !conn.paused => Interest::Read,
-            // How long what has come has waited counts from when it is read.
+            // A request's waiting time counts from when it is read, so the socket is read although
+            // the connection is paused.
             Phase::Open if conn.wait_timed && conn.buffer.is_empty() => Interest::Read,
             Phase::Open => Interest::Wait,
         }
     }
 
-    /// A connection for which [`Clients::interest`] may say something else than before; some are
-    /// named twice, or are gone.
+    /// A connection whose [`Clients::interest`] may have changed. It may be returned twice, or be
+    /// forgotten already.
     pub fn next_changed(&mut self) -> Option<ConnId> {
         self.common.changed.pop()
     }
 
-    /// Its socket is closed. Why, if the connection was known.
+    /// The socket is closed. Returns why the connection has ended, if it was known.
     pub fn forget(&mut self, id: ConnId) -> Option<ConnCloseReason> {
-        // The host may have ended it of itself.
+        // Applies if the host has closed the socket of its own accord.
         self.close(id, ConnCloseReason::ByServer);
         let conn = self.conns.remove(&id)?;
         if let Some(timer) = conn.timer {
@@ -204,8 +207,8 @@ impl Clients {
         conn.close
     }
 
-    /// A connection that has output to be offered to its socket; none where that is all for this
-    /// turn.
+    /// The next connection with output to be offered to its socket; `None` when there is none left
+    /// in this turn.
     pub fn next_to_flush(&mut self) -> Option<ConnId> {
         loop {
             let id = match self.answered.pop_front() {
@@ -222,19 +225,19 @@ impl Clients {
         }
     }
 
-    /// What is to leave next, of what is queued; empty where that is nothing.
+    /// The first part of the queued output; empty if none is queued.
     pub fn output(&self, id: ConnId) -> &[u8] {
         self.conns.get(&id).map_or(&[], |conn| conn.output.next())
     }
 
-    /// The socket has taken so many bytes of [`Clients::output`].
+    /// The socket has taken `bytes` bytes of [`Clients::output`].
     pub fn sent(&mut self, id: ConnId, bytes: usize, now: Instant) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if conn.took_output(bytes, now) {
-            self.heard.push_back(id);
+            self.heartbeats.push_back(id);
         }
         if conn.output.is_empty() {
-            // More may be asked and answered.
+            // The connection may be read again, and its requests answered.
             conn.blocked = false;
             if conn.part_due.take().is_some() && conn.phase == Phase::Command {
                 self.common.resumed.push_back(id);
@@ -244,38 +247,38 @@ impl Clients {
         }
     }
 
-    /// The socket takes no more for now. Is that so since this call, so that the host has to begin
-    /// to wait for it?
+    /// The socket takes no more output for now. Returns whether it took output until this call; the
+    /// host then begins to wait for the socket.
     pub fn block(&mut self, id: ConnId) -> bool {
         let Some(conn) = self.conns.get_mut(&id) else { return false };
         if let Some(why) = conn.holds_too_much(self.common.limits.event_bytes) {
             self.close(id, why);
             return false;
         }
-        // The end of a connection waits for nobody.
+        // A `Closed` event must not be blocked by untaken output, so only open connections are.
         if conn.output.len() > self.common.limits.output_bytes && conn.phase == Phase::Open {
             self.common.queue.park(id);
         }
         !std::mem::replace(&mut conn.blocked, true)
     }
 
-    /// A four-letter command that has been read, with the mask that came with it.
+    /// The next four-letter command that was read, with the mask of `stmk`.
     pub(super) fn next_command(&mut self) -> Option<(ConnId, FourLetterCommand, Option<i64>)> {
         self.common.commands.pop_front()
     }
 
-    /// A connection whose client has taken a part of an answer, or that has ended within one.
+    /// A connection whose client has taken a part of an answer, or that has ended during one.
     pub(super) fn next_resumed(&mut self) -> Option<ConnId> {
         self.common.resumed.pop_front()
     }
 
-    /// Has a command been read from it, and not been answered to the end?
+    /// Has a four-letter command been read from the connection whose answer is incomplete?
     pub(super) fn awaits_answer(&self, id: ConnId) -> bool {
         self.conns.get(&id).is_some_and(|conn| conn.phase == Phase::Command)
     }
 
     /// Queues a part of the answer to a four-letter command. If the client has not taken it by
-    /// `due`, nothing follows.
+    /// `due`, the answer ends.
     pub(super) fn queue_part(&mut self, id: ConnId, text: &str, due: Instant) {
         self.queue_text(id, text);
         if let Some(conn) = self.conns.get_mut(&id) {
@@ -284,7 +287,8 @@ impl Clients {
         }
     }
 
-    /// Queues the end of the answer to a four-letter command: the connection ends when it has left.
+    /// Queues the end of the answer to a four-letter command, and ends the connection once it has
+    /// left.
     pub(super) fn end_answer(&mut self, id: ConnId, text: &str) {
         if self.awaits_answer(id) {
             self.queue_text(id, text);
@@ -301,22 +305,22 @@ impl Clients {
         }
     }
 
-    /// What is worth telling since the last call.
+    /// The facts to be reported since the last call.
     pub fn take_notes(&mut self) -> Vec<ClientNote> {
         std::mem::take(&mut self.common.notes)
     }
 
-    /// What has been counted.
+    /// The counters of clients.
     pub fn metrics(&self) -> &Metrics {
         &self.common.metrics
     }
 
-    /// The same, to count something that only the host sees, or to begin anew.
+    /// The counters, for the host to count its own observations, or to reset them.
     pub fn metrics_mut(&mut self) -> &mut Metrics {
         &mut self.common.metrics
     }
 
-    /// Begins the statistics of all connections anew, as `crst` asks.
+    /// Resets the statistics of all connections, for `crst`.
     pub fn reset_conn_stats(&mut self) {
         self.conns.values_mut().for_each(|conn| conn.stats = ConnStats::default());
     }
@@ -326,22 +330,22 @@ impl Clients {
         &self.common.limits
     }
 
-    /// How probable it is that a handshake is refused by chance, in millionths.
+    /// Probability that the throttle refuses a handshake at random, in millionths.
     pub fn drop_probability(&self) -> u32 {
         self.common.throttle.drop_probability()
     }
 
-    /// Requests that clients wait for.
+    /// Unanswered requests of all connections.
     pub fn unanswered(&self) -> u64 {
         self.common.metrics.load.requests
     }
 
-    /// The other end of a connection, as long as it is known.
+    /// Address of a connection's client, while the connection is known.
     pub fn peer(&self, id: ConnId) -> Option<SocketAddr> {
         self.conns.get(&id).map(|conn| conn.peer)
     }
 
-    /// What a connection takes up, as long as it is known.
+    /// Resources that a connection occupies, while the connection is known.
     pub fn takes_up(&self, id: ConnId) -> Option<ClientUse> {
         self.conns.get(&id).map(|conn| ClientUse {
             unanswered: conn.unanswered,
@@ -350,8 +354,7 @@ impl Clients {
         })
     }
 
-    /// Since when a client waits for an answer, if it does: the oldest handshake or request that
-    /// was read.
+    /// When the oldest unanswered handshake or request of a connection was read, if there is one.
     pub fn waiting_since(&self, id: ConnId) -> Option<Instant> {
         self.conns.get(&id).and_then(Conn::waiting_since)
     }
@@ -361,7 +364,7 @@ impl Clients {
         self.conns.get(&id).and_then(|conn| conn.served).map(|served| served.session)
     }
 
-    /// What `cons` tells of them.
+    /// What `cons` prints about each connection.
     pub fn lines(&self) -> Vec<ClientLine> {
         let line = |conn: &Conn| ClientLine {
             peer: conn.peer,
@@ -376,32 +379,34 @@ impl Clients {
         self.conns.values().map(line).collect()
     }
 
-    /// A client that is to be heard although it is not read.
+    /// The next connection that is not read and whose client has taken output: the core is to
+    /// receive a heartbeat for it.
     pub(super) fn next_heard(&mut self) -> Option<ConnId> {
         loop {
-            let id = self.heard.pop_front()?;
+            let id = self.heartbeats.pop_front()?;
             if self.conns.get(&id).is_some_and(|conn| conn.phase == Phase::Open) {
                 return Some(id);
             }
         }
     }
 
-    /// When a connection may end for want of bytes.
+    /// The earliest deadline for bytes of a connection.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Is there something to be done in the next turn, whatever comes?
+    /// Is there work for the next turn, even if nothing arrives?
     pub(super) fn has_work(&self) -> bool {
         !self.common.ready.is_empty()
             || !self.common.queue.is_empty()
             || !self.common.commands.is_empty()
             || !self.common.resumed.is_empty()
-            || !self.heard.is_empty()
+            || !self.heartbeats.is_empty()
             || !self.notified.is_empty()
     }
 
-    /// Ends connections whose time is over, and reads what may be read.
+    /// Ends connections that have missed their deadline, and reads requests as far as the bounds
+    /// allow.
     pub(super) fn begin_turn(&mut self, now: Instant) {
         while let Some((at, id)) = self.timers.first().copied()
             && at <= now
@@ -438,7 +443,7 @@ impl Clients {
         }
     }
 
-    /// Queues what the core has to say, and knows from now on whether clients may be read.
+    /// Queues the core's output. `reads` says whether clients may be read from now on.
     pub(super) fn deliver(
         &mut self,
         commands: &mut Vec<(ConnId, ClientCommand)>,
@@ -448,7 +453,7 @@ impl Clients {
         self.notified_left = NOTIFIED_PER_TURN;
         let mut too_much = Vec::new();
         let mut commands = commands.drain(..).peekable();
-        // Answers to one connection tend to come together.
+        // Answers to one connection tend to follow each other.
         while let Some(&(id, _)) = commands.peek() {
             let mut conn = self.conns.get_mut(&id);
             let mut shuts = false;
@@ -486,7 +491,8 @@ impl Clients {
             if conn.blocked {
                 self.close(id, why);
             } else if conn.due == Due::Notified {
-                // Nobody has offered it to the client yet: that comes before the judgement.
+                // The output has not been offered to the socket yet; that comes before the
+                // connection is judged.
                 conn.due = Due::Answered;
                 self.answered.push_back(id);
             }
@@ -499,7 +505,7 @@ impl Clients {
         self.admit_next();
     }
 
-    /// Is nothing remembered of any connection?
+    /// Is no state of any connection left?
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         let load = &self.common.metrics.load;
@@ -509,26 +515,26 @@ impl Clients {
             && [load.requests, load.large_bytes] == [0; 2]
     }
 
-    /// A paused connection looks at its window again in the next turn.
+    /// Makes a paused connection compute its window again in the next turn.
     fn look_again(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.paused) {
             conn.make_ready(&mut self.common.ready);
         }
     }
 
-    /// Reads what has come, as far as that may be.
+    /// Reads the buffered requests, as far as the bounds allow.
     fn look(&mut self, id: ConnId, now: Instant) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         match conn.read(&mut self.common, now) {
             Ok(()) => self.plan(id),
             Err(why) => self.refuse(id, why),
         }
-        // It may have been admitted for nothing: then another one is.
+        // It may have left the throttle queue without using its place; the next one takes it.
         self.admit_next();
     }
 
-    /// Connections that wait for `request_throttle_max_requests` look again, as many as there is
-    /// room for.
+    /// Makes connections that wait for `request_throttle_max_requests` ready again, as many as
+    /// there is room for.
     fn admit_next(&mut self) {
         let Some(bound) = self.common.limits.throttle_max_requests else { return };
         let mut room = bound.saturating_sub(self.common.metrics.load.requests);
@@ -542,8 +548,8 @@ impl Clients {
         }
     }
 
-    /// What has come is at fault. If it came right behind the handshake, that is answered first, as
-    /// ZooKeeper does, which reads nothing else before.
+    /// Ends a connection that has sent invalid bytes. If they follow the handshake directly, the
+    /// handshake is answered first: ZooKeeper reads nothing before it has answered.
     fn refuse(&mut self, id: ConnId, why: ConnCloseReason) {
         match self.conns.get_mut(&id) {
             Some(conn) if conn.awaits_handshake() => {
@@ -555,7 +561,7 @@ impl Clients {
         }
     }
 
-    /// Ends a connection at once, whatever is queued for it.
+    /// Ends a connection at once, and drops its queued output.
     fn close(&mut self, id: ConnId, why: ConnCloseReason) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.output.clear();
@@ -568,14 +574,14 @@ impl Clients {
         self.end(id, false);
     }
 
-    /// Ends a connection once what is queued for it has left.
+    /// Ends a connection once its queued output has left.
     fn shut_down(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(&id).filter(|conn| !conn.is_closed()) else { return };
         conn.close.get_or_insert(ConnCloseReason::ByServer);
         self.end(id, true);
     }
 
-    /// The core is told, once, if it knew of it.
+    /// Marks a connection as closed. The core receives `Closed` once, if it has received `Opened`.
     fn end(&mut self, id: ConnId, graceful: bool) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let before = std::mem::replace(&mut conn.phase, Phase::Closed { graceful });
@@ -594,7 +600,7 @@ impl Clients {
         self.admit_next();
     }
 
-    /// Sees to it that the connection ends in time if no bytes come.
+    /// Sets the timer that ends the connection if no bytes arrive in time.
     fn plan(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let Some(due) = conn.due() else { return };

@@ -1,4 +1,4 @@
-//! Why the connection of a client ends, in words for the operator.
+//! Why the connection of a client ends, with texts for the operator.
 //!
 //! Owns the reasons and their texts. Must not close anything.
 
@@ -18,44 +18,45 @@ pub enum ConnCloseReason {
     ByServer,
     /// Neither handshake nor four-letter command in this time (WIRE-17).
     Sessionless(Duration),
-    /// More clients want to connect than the throttle admits (THR-05).
+    /// The throttle admits no further handshake for now (THR-05).
     Throttled,
-    /// A request has waited longer than its session may be silent (THR-06).
+    /// A request has waited longer than the timeout of its session (THR-06).
     Stale {
         /// How long it has waited.
         waited: Duration,
-        /// How long its session may be silent.
+        /// Timeout of its session.
         timeout: Duration,
     },
-    /// A request is too large for what is under way (THR-04).
+    /// A request exceeds the bound on outstanding large requests (THR-04).
     TooLarge {
         /// Bytes of the request.
         length: u32,
         /// Bytes of large requests that are not answered yet.
         under_way: u64,
-        /// Bytes of large requests that may be under way together.
+        /// Bytes of large requests that may be outstanding together.
         bound: u64,
     },
-    /// What came is no frame.
+    /// The bytes are no valid frame.
     Malformed(Malformed),
-    /// A frame has begun, and has not ended in this time, which is the timeout of its session.
+    /// A frame has begun, and was not complete within this time, which is the timeout of its
+    /// session.
     Unfinished(Duration),
-    /// The client does not take the events that it watches for.
+    /// The client does not take the events of its watches.
     Events {
-        /// Bytes of events that wait.
+        /// Bytes of queued events.
         bytes: u64,
     },
-    /// The client does not take the answers that it has asked for.
+    /// The client does not take the answers to its requests.
     Answers {
-        /// Bytes of output that wait.
+        /// Bytes of queued output.
         bytes: usize,
     },
-    /// The network failed, in the operating system's words.
+    /// The connection failed; the operating system's error text.
     Broken(String),
 }
 
 impl ConnCloseReason {
-    /// In a word, where the client is at fault and the operator should know.
+    /// A short name for the log, if the client caused the end and the operator should know.
     pub fn fault(&self) -> Option<&'static str> {
         match self {
             ConnCloseReason::Sessionless(_) => Some("silent"),
@@ -136,13 +137,13 @@ impl fmt::Display for ConnCloseReason {
     }
 }
 
-/// What a length that cannot be right is the beginning of, if people and probes often send it to
-/// this port.
+/// The protocol whose first four bytes were read as a frame length, if people and probes often use
+/// it on this port.
 fn protocol_of(length: i32) -> Option<&'static str> {
     match &length.to_be_bytes() {
         b"GET " | b"HEAD" | b"POST" | b"PUT " | b"DELE" | b"OPTI" | b"CONN" | b"TRAC" | b"PATC"
         | b"PRI " => Some("HTTP"),
-        // A record of a handshake, with the first two bytes of its version.
+        // A record of a TLS handshake: its type, and the major version.
         [0x16, 3, ..] => Some("TLS, which comes with a later version"),
         b"SSH-" => Some("SSH"),
         _ => None,

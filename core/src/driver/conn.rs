@@ -1,5 +1,4 @@
-//! One connection of a client: what has come on it, what is to leave, what it still owes answers
-//! for.
+//! One connection of a client: received bytes, queued output, and unanswered requests.
 //!
 //! Owns the state of the connection and its counters. Must not look at other connections: `clients`
 //! does.
@@ -19,61 +18,63 @@ use crate::ids::{ConnId, Instant, WallMs};
 use crate::io::{ClientCommand, Now};
 use crate::wire::{ClientFrames, ConnectRequest, Id};
 
-/// Requests that one connection hands over in a turn: a pipelining client fills few turns.
+/// Requests that one connection hands to the core in a turn, so that a pipelining client cannot
+/// fill a turn.
 const BURST: u32 = 128;
 
-/// Time between two events to the core that say that a client which is not read takes its output:
-/// far below any session's timeout.
-const HEARD_PAUSE: Duration = Duration::from_millis(250);
+/// Least time between two heartbeats to the core for a client that takes output while it is not
+/// read: far below any session's timeout.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) id: ConnId,
     pub(super) peer: SocketAddr,
-    /// When it was accepted.
+    /// When the connection was accepted.
     pub(super) since: WallMs,
-    /// Who the client is by what the host knows of its socket.
+    /// Identities of the client that the host derives from its socket.
     pub(super) ids: Vec<Id>,
     pub(super) phase: Phase,
     pub(super) frames: ClientFrames,
-    /// Bytes that have come and are no whole frame yet, or may not be read now.
+    /// Received bytes that are no complete frame yet, or may not be read now.
     pub(super) buffer: BytesMut,
     pub(super) output: Output,
-    /// Bytes of output that may wait for the client to take them.
+    /// Bytes of output that may be queued for the client.
     pub(super) output_max: usize,
     /// Bytes of the largest message queued since the last flush.
     largest: usize,
-    /// Bytes to reckon with for an answer, judged by the latest ones.
+    /// Estimated bytes of an answer, from the latest ones.
     expected: usize,
     pub(super) due: Due,
-    /// The socket has not taken all that it was offered.
+    /// The socket did not take all of the offered output.
     pub(super) blocked: bool,
-    /// When the core was told last that the client takes output.
-    told: Instant,
+    /// When the core last received a heartbeat because the client takes output.
+    heartbeat_at: Instant,
     /// Requests are not read for now.
     pub(super) paused: bool,
-    /// It is not read only because of what others have under way, and how long that lasts matters
-    /// (THR-06, THR-07).
+    /// Only requests of other connections keep this one from being read, and an option limits how
+    /// long they may (THR-06, THR-07).
     pub(super) wait_timed: bool,
     /// It waits for `request_throttle_max_requests`.
     pub(super) in_throttle_queue: bool,
-    /// Since when so many bytes of `buffer` have been waiting for others (THR-06, THR-07).
+    /// Since when how many bytes of `buffer` have been waiting for other connections (THR-06,
+    /// THR-07).
     pub(super) waiting_bytes: Option<(Instant, usize)>,
-    /// It has sent a four-letter command. Its output has no bound: one answer, whose parts follow
-    /// each other only as the client takes them.
+    /// It has sent a four-letter command. Its output has no bound: `four_letter` queues the next
+    /// part of an answer only when the client has taken the part before.
     pub(super) sent_command: bool,
-    /// When the client must have taken the last part of a four-letter command's answer, if more
-    /// follows.
+    /// Deadline for the client to take the last queued part of a four-letter command's answer, if
+    /// further parts follow.
     pub(super) part_due: Option<Instant>,
-    /// When a handshake or a four-letter command has to be there.
+    /// Deadline for a complete handshake or four-letter command.
     pub(super) greeting_due: Instant,
-    /// What the session may have been granted.
+    /// Timeout that the session may have been granted.
     pub(super) session_timeout: Duration,
     /// The frame that is being read.
     pub(super) unfinished: Unfinished,
-    /// For when it is in the set of timers.
+    /// The deadline under which the set of timers holds it.
     pub(super) timer: Option<Instant>,
-    /// It is on the list of those whose bytes are looked at in the next turn.
+    /// It is in the queue of connections whose bytes are read in the next turn.
     pub(super) is_ready: bool,
     pub(super) unanswered: u32,
     /// When requests were read, oldest first.
@@ -81,28 +82,28 @@ pub(super) struct Conn {
     /// The handshake that is not answered yet.
     pub(super) handshake: Option<Arrival>,
     pub(super) served: Option<Served>,
-    /// When something came last.
+    /// When the last input arrived.
     pub(super) heard: Instant,
     pub(super) stats: ConnStats,
-    /// Why it ends. Beside a phase that is not `Closed`: as soon as the handshake is answered.
+    /// Why it ends. While the phase is not `Closed`, it ends as soon as the handshake is answered.
     pub(super) close: Option<ConnCloseReason>,
 }
 
-/// How far the connection has come.
+/// Phases of a connection.
 #[derive(Debug, PartialEq)]
 pub(super) enum Phase {
-    /// Neither handshake nor four-letter command yet.
+    /// Neither a handshake nor a four-letter command has been read.
     Greeting,
     /// The command `stmk` has been read, its mask has not.
     TraceMask,
-    /// A four-letter command has been read, nothing else will be.
+    /// A four-letter command has been read; nothing else will be.
     Command,
-    /// A handshake has been read that may not be handed over yet.
+    /// A handshake has been read that may not be handed to the core yet.
     Handshake(ConnectRequest),
-    /// The core knows it.
+    /// The core has received `Opened` for it.
     Open,
-    /// The core knows nothing of it, or has been told that it is closed. May output on its way
-    /// still leave?
+    /// The core has not received `Opened` for it, or has received `Closed`. `graceful`: may queued
+    /// output still leave?
     Closed { graceful: bool },
 }
 
@@ -118,16 +119,16 @@ pub(super) struct Arrival {
 /// How urgently queued output has to leave.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Due {
-    /// Nothing is queued that has not been offered to the socket.
+    /// All queued output has been offered to the socket.
     No,
-    /// Events, for which nobody waits.
+    /// Events, for which no client waits.
     Notified,
     /// An answer.
     Answered,
 }
 
 impl Conn {
-    /// `record_bytes` may be those of one answer.
+    /// `record_bytes` is the limit on the size of one answer.
     pub(super) fn new(
         id: ConnId,
         peer: SocketAddr,
@@ -151,7 +152,7 @@ impl Conn {
             expected: limits.output_bytes / 4,
             due: Due::No,
             blocked: false,
-            told: now.mono,
+            heartbeat_at: now.mono,
             paused: false,
             wait_timed: false,
             in_throttle_queue: false,
@@ -182,21 +183,22 @@ impl Conn {
         self.phase == Phase::Open && self.served.is_none()
     }
 
-    /// Its bytes are looked at in the next turn.
+    /// Schedules the reading of its bytes for the next turn.
     pub(super) fn make_ready(&mut self, ready: &mut VecDeque<ConnId>) {
         if !std::mem::replace(&mut self.is_ready, true) {
             ready.push_back(self.id);
         }
     }
 
-    /// What has come waits for others from now on, unless it does so already.
+    /// Notes that the buffered bytes wait for other connections from now on, unless they do so
+    /// already.
     pub(super) fn begin_wait(&mut self, now: Instant) {
         self.waiting_bytes.get_or_insert((now, self.buffer.len()));
     }
 
-    /// How many requests it may hand over, were it alone. Fewer are under way where answers are
-    /// large, so that they cannot pile up far beyond the bound on output: those behind a write, or
-    /// behind the handshake, are answered together.
+    /// How many requests it may hand to the core, apart from the bounds on all connections. Fewer
+    /// may be outstanding where answers are large, so that output cannot exceed its bound by far:
+    /// the answers to requests behind a write, or behind the handshake, arrive together.
     pub(super) fn own_window(&self, output_bytes: usize, requests_max: u32) -> u32 {
         if self.output.len() > output_bytes {
             return 0;
@@ -206,13 +208,13 @@ impl Conn {
         most.saturating_sub(self.unanswered).min(BURST)
     }
 
-    /// Since when its client waits for an answer.
+    /// When the oldest unanswered handshake or request was read.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         let oldest = self.handshake.or(self.arrivals.front().copied());
         oldest.map(|arrival| arrival.at)
     }
 
-    /// When it ends for want of bytes, as far as is known now.
+    /// Its current deadline for bytes, if it has one.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.phase {
             Phase::Greeting | Phase::TraceMask => Some(self.greeting_due),
@@ -222,7 +224,8 @@ impl Conn {
         }
     }
 
-    /// Requests have been read, if there are any; the last of them is this operation.
+    /// Counts requests that have been read, if there are any; `op` is the operation of the last
+    /// one.
     pub(super) fn arrived(&mut self, arrival: Arrival, op: i32, load: &mut Load) {
         if arrival.requests == 0 {
             return;
@@ -236,8 +239,9 @@ impl Conn {
         self.arrivals.push_back(arrival);
     }
 
-    /// One request less to answer; when it arrived. Replies need not come in the order of requests
-    /// (a refused auth overtakes a write), so for a single one this is off; the sum is not.
+    /// Removes one request from the counts; returns when it was read. Replies need not come in the
+    /// order of requests (a refused auth overtakes a write), so the time of a single one can be
+    /// wrong; the sum is right.
     fn answered(&mut self, load: &mut Load) -> Option<Instant> {
         let arrival = self.arrivals.front_mut()?;
         self.unanswered -= 1;
@@ -251,15 +255,15 @@ impl Conn {
         Some(at)
     }
 
-    /// What it had under way will not be answered any more.
+    /// Removes the connection's requests from the load: they will not be answered any more.
     pub(super) fn forget_load(&mut self, load: &mut Load) {
         load.requests -= u64::from(std::mem::take(&mut self.unanswered));
         load.large_bytes -=
             self.arrivals.drain(..).map(|arrival| u64::from(arrival.large)).sum::<u64>();
     }
 
-    /// Queues what the core has to say. `Close` and `Complaint` queue nothing. How the connection
-    /// is due from now on, if it was less so.
+    /// Queues output of the core. `Close` and `Complaint` queue nothing. Returns the new urgency if
+    /// it has risen.
     pub(super) fn queue(
         &mut self,
         command: &ClientCommand,
@@ -279,8 +283,8 @@ impl Conn {
                 }
                 (bytes, Due::Answered)
             }
-            // What setWatches finds is asked for: a client that has missed much must be able to
-            // hear of it.
+            // Events without a zxid are the result of setWatches: they have no bound, so that a
+            // client that has missed many events can receive them.
             ClientCommand::Event(event) if event.zxid.is_none() => {
                 (self.output.add(|out| event.encode(out)), Due::Notified)
             }
@@ -306,7 +310,7 @@ impl Conn {
         sooner.then_some(due)
     }
 
-    /// Queues text of a four-letter command's answer. Is that due sooner than what was queued?
+    /// Queues text of a four-letter command's answer. Returns whether the urgency has risen.
     pub(super) fn queue_text(&mut self, text: &str) -> bool {
         self.output.add(|out| out.extend_from_slice(text.as_bytes()));
         let due = if text.is_empty() { Due::No } else { Due::Answered };
@@ -315,17 +319,18 @@ impl Conn {
         sooner
     }
 
-    /// What is queued is offered to the socket now. Was there anything that had not been?
+    /// Notes that the queued output is offered to the socket now. Returns whether there was output
+    /// that had not been offered.
     pub(super) fn begin_flush(&mut self) -> bool {
         if std::mem::replace(&mut self.due, Due::No) == Due::No {
-            // It was on the other list, too.
+            // It was in the queue of the other urgency, too.
             return false;
         }
         self.expected = std::mem::take(&mut self.largest).max(self.expected / 2);
         true
     }
 
-    /// Why it has to be closed, where more is queued than may wait for a client.
+    /// Why the connection has to be closed, if more output is queued than its bounds allow.
     pub(super) fn holds_too_much(&self, event_max: u64) -> Option<ConnCloseReason> {
         if self.sent_command {
             return None;
@@ -337,14 +342,17 @@ impl Conn {
         (bytes > self.output_max).then_some(ConnCloseReason::Answers { bytes })
     }
 
-    /// The client has taken output. Is the core to be told? Its pings wait behind what it has asked
-    /// for (SESS-05): an honest client on a slow line must not lose its session.
+    /// The client has taken output. Returns whether the core is to receive a heartbeat: the client's
+    /// pings wait behind its other requests, and a client on a slow line must keep its session
+    /// (SESS-05).
     pub(super) fn took_output(&mut self, bytes: usize, now: Instant) -> bool {
         self.output.leave(bytes);
-        let tells = self.paused && self.phase == Phase::Open && now.since(self.told) >= HEARD_PAUSE;
-        if tells {
-            self.told = now;
+        let is_heartbeat = self.paused
+            && self.phase == Phase::Open
+            && now.since(self.heartbeat_at) >= HEARTBEAT_INTERVAL;
+        if is_heartbeat {
+            self.heartbeat_at = now;
         }
-        tells
+        is_heartbeat
     }
 }

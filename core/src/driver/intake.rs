@@ -1,7 +1,7 @@
-//! What has come on a connection, from bytes to inputs of the core, as far as the bounds allow.
+//! Reading of connections: from received bytes to inputs of the core, as far as the bounds allow.
 //!
-//! Owns what connections share: the bounds on all of them, the queue of inputs, the counters. Must
-//! not write output, nor end a connection: `clients` does.
+//! Owns the state that connections share: the bounds on all of them, the queue of inputs, the
+//! counters. Must not write output, nor end a connection: `clients` does.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::io::ClientEvent;
 use crate::throttle::{ConnectThrottle, Handshake};
 use crate::wire::{ConnectRequest, FirstFrame, FourLetterCommand, Request, RequestFrame};
 
-/// See the module.
+/// State that all connections share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) limits: ClientLimits,
@@ -32,16 +32,16 @@ pub(super) struct Common {
     pub(super) throttle: ConnectThrottle,
     /// Inputs for the core.
     pub(super) queue: FairQueue,
-    /// Connections with bytes to be looked at, or that may be read again.
+    /// Connections with bytes to be read, or that may be read again.
     pub(super) ready: VecDeque<ConnId>,
-    /// What the host has to do with the sockets of these may be another thing now.
+    /// Connections whose [`super::Interest`] may have changed.
     pub(super) changed: Vec<ConnId>,
-    /// Four-letter commands that have been read, with the mask that came with them.
+    /// Four-letter commands that have been read, with the mask of `stmk`.
     pub(super) commands: VecDeque<(ConnId, FourLetterCommand, Option<i64>)>,
-    /// Connections whose client has taken a part of an answer, or that have ended within one.
+    /// Connections whose client has taken a part of an answer, or that have ended during one.
     pub(super) resumed: VecDeque<ConnId>,
-    /// Does the command `stmk` come with the mask that it sets? If it is refused, no mask is
-    /// awaited.
+    /// Does the command `stmk` come with the mask that it sets? If `stmk` is refused, no mask is
+    /// read.
     pub(super) reads_trace_mask: bool,
     pub(super) notes: Vec<ClientNote>,
     /// May requests be read?
@@ -75,7 +75,7 @@ impl Common {
 }
 
 impl Conn {
-    /// Reads what has come, as far as that may be.
+    /// Reads the buffered bytes, as far as the bounds allow.
     ///
     /// # Errors
     /// Why the connection has to end.
@@ -95,7 +95,7 @@ impl Conn {
         }
         if let Phase::Handshake(request) = &self.phase {
             let request = request.clone();
-            // A handshake asks for a write, too.
+            // The core turns a handshake into a write, so the window applies.
             if self.window(common) == 0 {
                 return Ok(());
             }
@@ -107,7 +107,7 @@ impl Conn {
         Ok(())
     }
 
-    /// How the connection opens, if enough has come to know that.
+    /// Reads the first message, if enough bytes have arrived to identify it.
     fn read_greeting(&mut self, common: &mut Common) -> Result<(), ConnCloseReason> {
         let first = self.frames.first(&mut self.buffer).map_err(ConnCloseReason::Malformed)?;
         let Some(first) = first else {
@@ -129,7 +129,7 @@ impl Conn {
         Ok(())
     }
 
-    /// What follows the command that sets the trace mask (FLW-08).
+    /// Reads the mask that follows `stmk` (FLW-08).
     fn read_trace_mask(&mut self, common: &mut Common) {
         if let Some(bytes) = self.buffer.first_chunk::<8>() {
             let mask = i64::from_be_bytes(*bytes);
@@ -139,7 +139,7 @@ impl Conn {
         }
     }
 
-    /// The handshake goes to the core, unless too many clients connect.
+    /// Hands the handshake to the core, unless the throttle refuses it.
     fn read_handshake(
         &mut self,
         request: ConnectRequest,
@@ -170,11 +170,11 @@ impl Conn {
         Ok(())
     }
 
-    /// Whole requests go to the core, as many as the window has room for.
+    /// Hands complete requests to the core, as many as the window has room for.
     fn read_requests(&mut self, common: &mut Common, now: Instant) -> Result<(), ConnCloseReason> {
         let window = self.window(common);
         if window == 0 {
-            // While nothing is read, no frame can end.
+            // While nothing is read, no frame can be completed.
             self.unfinished.ended();
             if self.wait_timed && !self.buffer.is_empty() {
                 self.begin_wait(now);
@@ -210,7 +210,7 @@ impl Conn {
             self.unfinished.ended();
         }
         if taken == window {
-            // Perhaps there is more, but first the core's turn.
+            // More may be buffered, but the core has its turn first.
             self.make_ready(&mut common.ready);
             return Ok(());
         }
@@ -228,35 +228,35 @@ impl Conn {
         let output_bytes = common.limits.output_bytes;
         let own = if common.reads { self.own_window(output_bytes, requests_max) } else { 0 };
         let room = own.min(admission::share(&common.limits, &common.metrics.load, self.unanswered));
-        let crowded_out = own > 0 && room == 0;
-        if crowded_out && !self.paused {
+        let blocked_by_others = own > 0 && room == 0;
+        if blocked_by_others && !self.paused {
             let under_way = common.metrics.load.requests;
             common.notes.push(ClientNote::Overloaded { under_way });
         }
-        if crowded_out
+        if blocked_by_others
             && self.unanswered == 0
             && !std::mem::replace(&mut self.in_throttle_queue, true)
         {
-            // No answer of its own will come to wake it.
+            // No answer of its own will make it ready again.
             common.admission.throttle_queue.push_back(self.id);
         }
         if std::mem::replace(&mut self.paused, room == 0) && room > 0 {
             common.changed.push(self.id);
         }
         let load = &common.metrics.load;
-        self.wait_timed = crowded_out && admission::is_wait_timed(&common.limits, load);
+        self.wait_timed = blocked_by_others && admission::is_wait_timed(&common.limits, load);
         room
     }
 
-    /// Judges the next frame by its length, before all of it has come: if it is large, how many
-    /// bytes it has (THR-04).
+    /// Judges the next frame by its length, before all of it has arrived: the number of its bytes
+    /// if it is large (THR-04).
     fn check_length(&self, common: &mut Common) -> Result<Option<u32>, ConnCloseReason> {
         let Common { limits, metrics, .. } = common;
         let Some(LargeRequests { above, bytes: bound }) = limits.large else {
             return Ok(None);
         };
         let length = self.buffer.first_chunk().map(|head| i32::from_be_bytes(*head));
-        // Others than these are refused elsewhere.
+        // The frame decoder refuses invalid lengths.
         let length = length.and_then(|length| u32::try_from(length).ok());
         let Some(length) = length.filter(|length| *length > above && *length <= limits.max_frame)
         else {
@@ -270,8 +270,8 @@ impl Conn {
         Ok(Some(length))
     }
 
-    /// The request that the next bytes of the buffer were, `length` of them; refused where it has
-    /// waited too long.
+    /// The request that the next `length` bytes of the buffer were; refused if it has waited too
+    /// long.
     fn after_wait(
         &mut self,
         frame: RequestFrame,
@@ -284,7 +284,7 @@ impl Conn {
         };
         let left = bytes.checked_sub(length).filter(|left| *left > 0);
         self.waiting_bytes = left.map(|left| (since, left));
-        // These are answered outside of the queue in ZooKeeper, or must not be lost.
+        // ZooKeeper answers these outside of its queue, or they must not be lost.
         if matches!(
             frame.request,
             Request::CloseSession

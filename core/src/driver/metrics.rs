@@ -1,7 +1,6 @@
-//! What has gone over the wire: the figures of `srvr`, `mntr` and `cons` that only the driver
-//! knows.
+//! Traffic counters: the figures of `srvr`, `mntr` and `cons` that only the driver knows.
 //!
-//! Owns the counting. Must not decide anything.
+//! Owns the counting. Must not take decisions.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,33 +23,33 @@ pub struct Metrics {
     pub rejected: u64,
     /// Connections closed because no handshake came in time.
     pub sessionless: u64,
-    /// Connections closed because a request was too large for now (THR-04).
+    /// Connections closed because a request exceeded the bound on large requests (THR-04).
     pub large_rejected: u64,
-    /// From the reading of a request to the queueing of its reply.
+    /// Time from reading a request to queueing its reply.
     pub latency: Latency,
-    /// Of a leader: bytes of what it has proposed.
+    /// Of a leader: sizes of its proposals, in bytes.
     pub proposals: Sizes,
-    /// What is under way now.
+    /// Requests that are outstanding now.
     pub load: Load,
 }
 
-/// What is under way; not a count, so `srst` leaves it alone.
+/// Outstanding requests; no counter, so `srst` leaves it alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
     /// Requests read and not answered.
     pub requests: u64,
-    /// Bytes of those among them that are large (THR-04).
+    /// Bytes of the large ones among them (THR-04).
     pub large_bytes: u64,
 }
 
-/// How many sizes there were, and the last, smallest and largest of them.
+/// Number of sizes, and the last, smallest and largest of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes {
     count: u64,
     last_min_max: [usize; 3],
 }
 
-/// Shortest, longest and total time of what has been measured.
+/// Shortest, longest and total of measured times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Latency {
     count: u64,
@@ -60,50 +59,50 @@ pub struct Latency {
     max: Duration,
 }
 
-/// The same for one connection, with what it did last (FLW-02).
+/// The counters of one connection, with its last operation (FLW-02).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnStats {
     /// Requests read.
     pub received: u64,
     /// Answers and events queued for sending.
     pub sent: u64,
-    /// From the reading of a request to the queueing of its reply.
+    /// Time from reading a request to queueing its reply.
     pub latency: Latency,
-    /// Number of the operation read last; an idle connection has had its answer.
+    /// Number of the operation read last.
     pub last_op: Option<i32>,
-    /// xid answered last, but for those below zero.
+    /// xid answered last, ignoring negative ones.
     pub last_xid: Option<i32>,
-    /// zxid told last.
+    /// zxid in the last reply.
     pub last_zxid: Option<i64>,
-    /// When that was.
+    /// When the last reply was queued.
     pub last_response: Option<Instant>,
 }
 
 /// The session of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Served {
-    /// Which.
+    /// Its id.
     pub session: SessionId,
-    /// How long it lives unheard of, as its client was told.
+    /// Its timeout in ms, as the handshake's answer states it.
     pub timeout_ms: i32,
 }
 
 impl Metrics {
-    /// Begins anew, as `srst` asks.
+    /// Resets the counters, for `srst`.
     pub fn reset(&mut self) {
         *self = Metrics { load: self.load, ..Metrics::default() };
     }
 }
 
 impl ConnStats {
-    /// An operation has been read.
+    /// Counts an operation that was read.
     pub fn asked(&mut self, op: i32) {
         if !AUTH.contains(&op) {
             self.last_op = Some(op);
         }
     }
 
-    /// A reply is sent, to a request that arrived then.
+    /// Counts a reply that is sent, to a request that was read at `arrival`.
     pub fn replied(&mut self, reply: &Reply, arrival: Option<Instant>, now: Instant) {
         if reply.xid >= 0 {
             self.last_xid = Some(reply.xid);
@@ -115,8 +114,8 @@ impl ConnStats {
         }
     }
 
-    /// The answer to a handshake is sent. ZooKeeper counts only new sessions among what a
-    /// connection has done.
+    /// Counts the answer to a handshake. ZooKeeper's statistics of a connection count new sessions
+    /// only.
     pub fn connected(&mut self, new: bool, arrival: Instant, now: Instant) {
         if new {
             self.last_op = Some(CREATE_SESSION);
@@ -128,21 +127,20 @@ impl ConnStats {
 }
 
 impl Served {
-    /// What a handshake's answer says; none where it refuses.
+    /// The session that a handshake's answer grants; `None` if it refuses.
     pub fn of(response: &ConnectResponse) -> Option<Served> {
         let served = Served { session: response.session, timeout_ms: response.timeout_ms };
         (response.session != SessionId(0)).then_some(served)
     }
 }
 
-/// ZooKeeper's number for what it makes of a handshake.
+/// ZooKeeper's number of the operation that creates a session.
 const CREATE_SESSION: i32 = -10;
 
-/// Number of an operation that says who the client is: these are answered apart and do not count as
-/// what it did.
+/// Numbers of the authentication operations: they are answered apart and do not count as `lop`.
 const AUTH: [i32; 2] = [100, 102];
 
-/// ZooKeeper's four letters for an operation (`lop`).
+/// ZooKeeper's name of an operation in `lop`.
 pub fn letters(op: i32) -> &'static str {
     match op {
         1 | 15 | 19 | 21 => "CREA",
@@ -181,19 +179,19 @@ impl Sizes {
         self.count += 1;
     }
 
-    /// How many there were.
+    /// Number of sizes added.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// As ZooKeeper shows them: -1 where there was none.
+    /// As ZooKeeper prints them: -1 if there was none.
     pub fn last_min_max(&self) -> [i64; 3] {
         let shown = |size| i64::try_from(size).unwrap_or(i64::MAX);
         if self.count == 0 { [-1; 3] } else { self.last_min_max.map(shown) }
     }
 }
 
-/// ZooKeeper prints -1 for what has not been.
+/// As ZooKeeper prints them: -1 if there was none.
 impl fmt::Display for Sizes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [last, min, max] = self.last_min_max();
@@ -211,7 +209,7 @@ impl Latency {
         self.count += 1;
     }
 
-    /// Shortest, in whole ms; zero where nothing was measured.
+    /// Shortest, in whole ms; zero if nothing was measured.
     pub fn min_ms(&self) -> u128 {
         self.min.as_millis()
     }
@@ -226,12 +224,12 @@ impl Latency {
         self.last.as_millis()
     }
 
-    /// Mean in whole ms, as `cons` has it.
+    /// Mean in whole ms, for `cons`.
     pub fn mean_whole_ms(&self) -> u128 {
         self.total.as_millis() / u128::from(self.count.max(1))
     }
 
-    /// Mean in ms, to four decimals as `srvr` has it.
+    /// Mean in ms, rounded to four decimals as in `srvr`.
     pub fn mean_ms(&self) -> f64 {
         if self.count == 0 {
             return 0.0;

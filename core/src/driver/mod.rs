@@ -1,10 +1,10 @@
-//! The half of every driver that has no sockets: what comes from clients and other servers and
-//! leaves to them, and whose turn it is.
+//! The half of every driver that has no sockets: it turns bytes of clients and other servers into
+//! inputs of the core, the core's output into bytes, and schedules both.
 //!
-//! Owns the bytes of all connections in both directions, the bounds on what the other ends may take
-//! up, and the order in which inputs reach the [`Server`]. It may delay, drop and refuse; it takes
-//! no protocol decision. Must not see a socket, a file or a clock: the host has those, and calls
-//! this.
+//! Owns the bytes of all connections in both directions, the bounds on the memory that remote ends
+//! may occupy, and the order in which inputs reach the [`Server`]. It may delay, drop and refuse
+//! input; it takes no protocol decision. Must not access a socket, a file or a clock: the host has
+//! those, and calls this module.
 
 mod admission;
 mod clients;
@@ -44,25 +44,25 @@ pub use peers::{PeerCloseReason, PeerDial, PeerLine, PeerNote, PeerOptions, Peer
 pub use reports::{MemberAddresses, Report, ReportLevel, Reports};
 pub use socket::SocketId;
 
-/// How much is done in a turn before its orders are handed out.
+/// Bounds of the work in a turn, after which the host executes the turn's orders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TurnLimits {
-    /// Inputs of other servers, and as many of clients: bounds the delay of the first by the work
-    /// of the others. Default 4,096.
+    /// Inputs of other servers in a turn, and as many of clients: bounds how long either kind
+    /// delays the other. Default 4,096.
     pub inputs: usize,
-    /// Units of work, as the core counts them, after which a turn takes no more from servers, or
-    /// from clients. One input is not interrupted. Default 10,000, some ten milliseconds.
+    /// Units of work, as the core counts them, after which a turn takes no further input of servers,
+    /// or of clients. One input is not interrupted. Default 10,000, some ten milliseconds.
     pub units: u64,
 }
 
-/// What stands between a host's sockets, disk and timers and its [`Server`].
+/// The layer between a host's sockets, disk and timers and its [`Server`].
 #[derive(Debug)]
 pub struct Driver {
     /// Connections of clients.
     pub clients: Clients,
     /// Connections with other servers.
     pub peers: Peers,
-    /// Commands of operators.
+    /// Four-letter commands.
     pub four_letter: FourLetter,
     /// Lines for the operator's log.
     pub reports: Reports,
@@ -73,19 +73,20 @@ pub struct Driver {
     stops: bool,
 }
 
-/// How far a turn has come.
+/// Progress of a turn.
 #[derive(Debug, Default)]
 struct Turn {
     stage: Stage,
-    /// Inputs taken in this stage, and what they have cost.
+    /// Inputs taken in this stage, and the units that they have cost.
     inputs: usize,
     spent: u64,
-    /// Of these something has come that waits for a later turn, and a deadline is due.
-    unheard: Vec<ConnId>,
+    /// Connections whose input waits for a later turn; the core receives a heartbeat for each
+    /// before the deadline that is due.
+    heartbeats: Vec<ConnId>,
     deadline: bool,
 }
 
-/// From whom inputs are taken.
+/// The source from which inputs are taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Stage {
     #[default]
@@ -102,7 +103,7 @@ impl Default for TurnLimits {
 }
 
 impl Driver {
-    /// Nobody is connected. `seed` feeds the random drops of `connection_throttle_*`.
+    /// A driver without connections. `seed` feeds the random drops of `connection_throttle_*`.
     pub fn new(
         config: Arc<Config>,
         limits: ClientLimits,
@@ -124,7 +125,7 @@ impl Driver {
         }
     }
 
-    /// Sets what answers to four-letter commands depend on. Without it only `srvr` is answered.
+    /// Sets the options of four-letter commands. Without them only `srvr` is answered.
     #[must_use]
     pub fn with_four_letter(mut self, options: FourLetterOptions) -> Driver {
         let reads_trace_mask = options.whitelist.allows(FourLetterCommand::Stmk);
@@ -141,8 +142,8 @@ impl Driver {
         self
     }
 
-    /// Something has come from the disk or from another server. Inputs of clients and deadlines are
-    /// the driver's own affair.
+    /// Queues an input from the disk or from another server. The driver makes inputs of clients and
+    /// of deadlines itself.
     pub fn push(&mut self, input: Input) {
         match input {
             Input::Disk(event) => self.disk.push_back(event),
@@ -151,22 +152,22 @@ impl Driver {
         }
     }
 
-    /// No client is read from now on: the process is about to stop.
+    /// Stops reading from clients, because the process is about to stop.
     pub fn stop(&mut self) {
         self.stops = true;
     }
 
-    /// Begins a turn. Then: [`Driver::next_input`] as long as there is one, each given to
-    /// [`Server::step`]; then [`Driver::deliver`].
+    /// Begins a turn. The host then calls [`Driver::next_input`] until it returns `None`, gives
+    /// each input to [`Server::step`], and calls [`Driver::deliver`].
     pub fn begin_turn(&mut self, now: Now) {
         self.turn = Turn::default();
         self.clients.begin_turn(now.mono);
         self.peers.begin_turn(now.mono);
     }
 
-    /// The next input of this turn; `cost` is what the one before has cost, in units. First what
-    /// the disk has done, then some of what has come from servers and from clients, then the
-    /// deadline of the server: however much clients ask for, the others have their turn.
+    /// The next input of this turn; `cost` is the cost of the previous input, in units. The order
+    /// is: completions of the disk, a bounded number of inputs of servers and then of clients, the
+    /// deadline of the server. The bounds keep clients from starving the others.
     pub fn next_input(&mut self, now: Now, server: &Server, cost: u64) -> Option<Input> {
         let Turn { stage, .. } = self.turn;
         self.turn.spent += cost;
@@ -178,9 +179,9 @@ impl Driver {
         }
         if self.turn.stage == Stage::Servers {
             if self.turn.goes_on(&self.limits) {
-                let heard = self.clients.next_heard();
-                let heard = heard.map(|conn| Input::Client(conn, ClientEvent::Heard));
-                if let Some(input) = heard.or_else(|| self.peers.next_input()) {
+                let heartbeat = self.clients.next_heard();
+                let heartbeat = heartbeat.map(|conn| Input::Client(conn, ClientEvent::Heard));
+                if let Some(input) = heartbeat.or_else(|| self.peers.next_input()) {
                     return Some(input);
                 }
             }
@@ -196,12 +197,13 @@ impl Driver {
             self.clients.common.queue.end_turn(cost);
             self.turn.enter(Stage::Deadline);
             if server.next_deadline().is_some_and(|(at, _)| at <= now.mono) {
-                // What has arrived counts, although it waits for a later turn (SESS-05).
-                self.turn.unheard = self.clients.common.queue.unheard();
+                // Input that has arrived renews its session, although it waits for a later turn
+                // (SESS-05).
+                self.turn.heartbeats = self.clients.common.queue.unheard();
                 self.turn.deadline = true;
             }
         }
-        if let Some(conn) = self.turn.unheard.pop() {
+        if let Some(conn) = self.turn.heartbeats.pop() {
             return Some(Input::Client(conn, ClientEvent::Heard));
         }
         std::mem::take(&mut self.turn.deadline).then_some(Input::Timeout)
@@ -214,9 +216,10 @@ impl Driver {
         self.reports.on_outbox(out, &self.clients, self.record_bytes);
     }
 
-    /// Takes what the core has for clients and other servers, and answers four-letter commands: the
-    /// host offers it to their sockets, see [`Driver::next_to_flush`], opens connections, see
-    /// [`Peers::next_dial`], and finds out what answers wait for, see [`FourLetter::next_query`].
+    /// Queues the core's output for clients and other servers, and answers four-letter commands.
+    /// The host then offers output to the sockets, see [`Driver::next_to_flush`], opens
+    /// connections, see [`Peers::next_dial`], and collects the facts that answers wait for, see
+    /// [`FourLetter::next_query`].
     pub fn deliver(&mut self, now: Now, server: &Server, out: &mut Outbox) {
         let reads = server.pressure() == Pressure::Accept && !self.stops;
         self.clients.deliver(&mut out.clients, reads, now.mono);
@@ -227,7 +230,7 @@ impl Driver {
         self.reports.on_turn_end(server, &self.peers, self.stops, now.mono);
     }
 
-    /// Is there work for another turn, whatever comes?
+    /// Is there work for another turn, even if nothing arrives?
     pub fn has_work(&self) -> bool {
         !self.disk.is_empty()
             || self.peers.has_work()
@@ -235,7 +238,7 @@ impl Driver {
             || self.four_letter.has_work()
     }
 
-    /// When there is, if nothing comes.
+    /// When the next turn is due, if nothing arrives before.
     pub fn next_deadline(&self, server: &Server) -> Option<Instant> {
         let due = server.next_deadline().map(|(at, _)| at);
         let own = [
@@ -265,7 +268,7 @@ impl Turn {
         (self.stage, self.inputs, self.spent) = (stage, 0, 0);
     }
 
-    /// May one more input be taken in this stage?
+    /// May this stage take one more input?
     fn goes_on(&mut self, limits: &TurnLimits) -> bool {
         self.inputs += 1;
         self.inputs <= limits.inputs && self.spent < limits.units

@@ -1,6 +1,6 @@
-//! What the driver has to tell beside its work: for the operator's log, and for whoever checks it.
+//! Facts that the driver reports for the operator's log and for tests.
 //!
-//! Owns the facts. Must not word them.
+//! Owns the facts. Must not format them.
 
 use core::net::SocketAddr;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use std::time::Duration;
 use crate::ids::ConnId;
 use crate::throttle::Handshake;
 
-/// Something about clients that is worth telling.
+/// A fact about clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientNote {
-    /// A handshake has been read, and the throttle has admitted it, or not (THR-05).
+    /// A handshake was read, and the throttle has admitted it (`true`) or refused it (THR-05).
     Handshake(ConnId, Handshake, bool),
-    /// Requests have to wait because of a bound on all of them.
+    /// A connection is not read because of a bound on the requests of all connections.
     Overloaded {
-        /// Requests under way.
+        /// Unanswered requests of all connections.
         under_way: u64,
     },
     /// A request was refused that had waited for longer than `throttled_op_wait_time`.
     OpWaitedTooLong {
-        /// So long.
+        /// How long it had waited.
         waited: Duration,
-        /// The bound.
+        /// The value of `throttled_op_wait_time`.
         op_wait_max: Duration,
     },
-    /// The core closes a connection for this reason.
+    /// The core closes the connection with this address for this reason.
     Complaint(SocketAddr, String),
 }

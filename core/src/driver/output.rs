@@ -1,26 +1,26 @@
-//! What is queued for a client and has not left.
+//! Queued output of a client that has not left.
 //!
-//! Owns the bytes, and knows which of them are events. Must not send.
+//! Owns the bytes, and which of them are events. Must not send.
 
 use std::collections::VecDeque;
 
 use bytes::{Buf, BytesMut};
 
-/// A chunk that has had so many bytes gets no more, and is given back when they have left. So what
-/// is queued is not copied when more comes; and the empty chunk that is kept for the next answer
-/// costs little.
+/// A chunk of at least this many bytes takes no more, and is freed when all of it has left. So
+/// queued bytes are not copied when more are added, and the empty chunk that is kept for the next
+/// answer is small.
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// Each of whole answers and events, the first without what has left of it; all but the last
-    /// are full.
+    /// Each chunk holds whole answers and events, the first without its bytes that have left; all
+    /// chunks but the last are full.
     chunks: VecDeque<Chunk>,
-    /// Bytes in all of them.
+    /// Bytes in all chunks.
     length: usize,
-    /// How many bytes have left before these.
+    /// Bytes that have left before these.
     left: u64,
-    /// Where the events are that have not left, counted from the first byte of all.
+    /// Ranges of the events that have not left, counted from the first byte ever queued.
     events: VecDeque<(u64, u64)>,
     event_bytes: u64,
 }
@@ -32,7 +32,7 @@ struct Chunk {
 }
 
 impl Output {
-    /// Adds what `encode` writes; how many bytes that are.
+    /// Adds the bytes that `encode` writes; returns their number.
     pub(super) fn add(&mut self, encode: impl FnOnce(&mut BytesMut)) -> usize {
         if self.chunks.back().is_none_or(|chunk| chunk.is_full) {
             self.chunks.push_back(Chunk::default());
@@ -46,7 +46,7 @@ impl Output {
         length
     }
 
-    /// The same with an event, for which nobody has asked.
+    /// Does the same for an event, which counts in [`Output::event_bytes`].
     pub(super) fn add_event(&mut self, encode: impl FnOnce(&mut BytesMut)) -> usize {
         let from = self.left + self.length as u64;
         let length = self.add(encode);
@@ -59,7 +59,7 @@ impl Output {
         length
     }
 
-    /// What is to leave next: of what is queued not always all.
+    /// The first chunk; more output may be queued behind it.
     pub(super) fn next(&self) -> &[u8] {
         self.chunks.front().map_or(&[], |chunk| &chunk.bytes)
     }
@@ -72,12 +72,12 @@ impl Output {
         self.length == 0
     }
 
-    /// How many bytes of events have not left.
+    /// Bytes of events that have not left.
     pub(super) fn event_bytes(&self) -> u64 {
         self.event_bytes
     }
 
-    /// So many bytes have left, of the next ones.
+    /// Removes the next `bytes` bytes, which have left.
     pub(super) fn leave(&mut self, bytes: usize) {
         let chunk = self.chunks.front_mut().expect("only what is queued leaves");
         chunk.bytes.advance(bytes);
@@ -98,7 +98,7 @@ impl Output {
         }
     }
 
-    /// Nothing of it is to leave any more.
+    /// Drops all queued output.
     pub(super) fn clear(&mut self) {
         *self = Output { left: self.left + self.length as u64, ..Output::default() };
     }

@@ -1,30 +1,31 @@
-//! Which client's input comes next.
+//! Fair scheduling of the inputs of clients.
 //!
-//! Owns the order between clients; the inputs of each stay as they came. Must not know what an
-//! input means.
+//! Owns the order between clients; the inputs of one client stay in order. Must not interpret an
+//! input.
 //!
-//! Of the clients that wait, the one comes next for whom least work was done, in the units that the
-//! core counts. So whoever asks for little waits for one request of somebody else, and not behind
-//! all that others have asked for before.
+//! The next turn goes to the waiting client with the least work done for it, in the units that the
+//! core counts. So a client with cheap requests waits for one request of another client, and not
+//! for all requests that others have sent before.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::ids::ConnId;
 use crate::io::{ClientEvent, Input};
 
-/// Units that one client may have done in a row: as long as requests are cheap, those of one client
-/// share a turn.
+/// Units of work in one turn of a client: while requests are cheap, those of one client share a
+/// turn.
 const QUANTUM: u64 = 256;
 
 /// Inputs of clients that have arrived.
 #[derive(Debug, Default)]
 pub(super) struct FairQueue {
     clients: BTreeMap<ConnId, Client>,
-    /// Those with inputs that may be taken, by what was done for them.
+    /// Clients with inputs that may be taken, by the work done for them.
     turns: BTreeSet<(u64, ConnId)>,
-    /// Whose turn it is.
+    /// The client whose turn it is.
     current: Option<Turn>,
-    /// What was done for whoever came last. Those who ask for nothing do not save up.
+    /// Work done for the client that had the last turn. An idle client restarts at this level, so
+    /// it cannot save up work.
     level: u64,
 }
 
@@ -32,9 +33,9 @@ pub(super) struct FairQueue {
 #[derive(Debug)]
 struct Turn {
     conn: ConnId,
-    /// What is left of what had come when it began.
+    /// The rest of the inputs that had arrived when the turn began.
     events: VecDeque<ClientEvent>,
-    /// Units of work done for it, and where it ends.
+    /// Units of work done for the client, and the value at which the turn ends.
     used: u64,
     until: u64,
 }
@@ -44,10 +45,10 @@ struct Client {
     events: VecDeque<ClientEvent>,
     /// Units of work done for it.
     used: u64,
-    /// Does it not take its output?
-    is_parked: bool,
-    /// Has something come that the core has not heard of?
-    is_unheard: bool,
+    /// Does it take no output?
+    is_blocked: bool,
+    /// Has input arrived since the client was last returned by [`FairQueue::unheard`]?
+    awaits_heartbeat: bool,
 }
 
 impl FairQueue {
@@ -56,19 +57,19 @@ impl FairQueue {
             let used = self.level;
             self.clients.insert(conn, Client { used, ..Client::default() });
         }
-        // The core knows nothing of a connection that has not opened, or has closed.
+        // The core does not know a connection that has not opened, or has closed.
         let Some(client) = self.clients.get_mut(&conn) else { return };
-        // Nothing leaves any more, so nothing is waited for.
-        let resumes = matches!(event, ClientEvent::Closed) && client.is_parked;
-        client.is_parked &= !resumes;
-        client.is_unheard = true;
+        // A closed connection sends no output any more, so its inputs are not blocked by it.
+        let resumes = matches!(event, ClientEvent::Closed) && client.is_blocked;
+        client.is_blocked &= !resumes;
+        client.awaits_heartbeat = true;
         client.events.push_back(event);
         if client.events.len() == 1 || resumes {
             self.enlist(conn);
         }
     }
 
-    /// The next input of a client; the one before has cost so much.
+    /// The next input of a client; `cost` is the cost of the previous one.
     pub(super) fn next(&mut self, cost: u64) -> Option<Input> {
         if let Some(turn) = &mut self.current
             && turn.used + cost < turn.until
@@ -95,8 +96,8 @@ impl FairQueue {
         Input::Client(conn, event)
     }
 
-    /// The driver turns to other things; the last input of a client has cost so much. What that
-    /// client has not got done waits before what has come since.
+    /// Ends the current turn; `cost` is the cost of its last input. The inputs left in the turn
+    /// stay ahead of those that have arrived since.
     pub(super) fn end_turn(&mut self, cost: u64) {
         let Some(Turn { conn, mut events, used, .. }) = self.current.take() else { return };
         if let Some(client) = self.clients.get_mut(&conn) {
@@ -107,57 +108,57 @@ impl FairQueue {
         }
     }
 
-    /// Between turns: is there nothing that may be taken?
+    /// Between turns: is there no input that may be taken?
     pub(super) fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }
 
-    /// Is nothing remembered of any client?
+    /// Is no state of any client left?
     #[cfg(test)]
     pub(super) fn knows_nobody(&self) -> bool {
         self.clients.is_empty()
     }
 
-    /// Between turns: clients of which something has come that waits for its turn; each once, until
-    /// more comes.
+    /// Between turns: the clients with waiting input; each is returned once, until further input
+    /// arrives.
     pub(super) fn unheard(&mut self) -> Vec<ConnId> {
         let waiting = self.turns.iter().map(|(_, conn)| *conn);
         let clients = &mut self.clients;
-        let is_unheard = |conn: &ConnId| {
+        let awaits_heartbeat = |conn: &ConnId| {
             let client = clients.get_mut(conn);
             client.is_some_and(|client| {
-                !client.events.is_empty() && std::mem::take(&mut client.is_unheard)
+                !client.events.is_empty() && std::mem::take(&mut client.awaits_heartbeat)
             })
         };
-        waiting.filter(is_unheard).collect()
+        waiting.filter(awaits_heartbeat).collect()
     }
 
-    /// The client does not take its output: what it has asked for waits.
+    /// Blocks the inputs of a client that does not take its output.
     pub(super) fn park(&mut self, conn: ConnId) {
         if let Some(client) = self.clients.get_mut(&conn) {
-            client.is_parked = true;
+            client.is_blocked = true;
             self.turns.remove(&(client.used, conn));
         }
     }
 
-    /// It has taken its output. Was anything waiting for that?
+    /// Unblocks the inputs of a client that has taken its output. Returns whether any were waiting.
     pub(super) fn resume(&mut self, conn: ConnId) -> bool {
         let Some(client) = self.clients.get_mut(&conn) else { return false };
-        let waited = std::mem::take(&mut client.is_parked) && !client.events.is_empty();
+        let waited = std::mem::take(&mut client.is_blocked) && !client.events.is_empty();
         if waited {
             self.enlist(conn);
         }
         waited
     }
 
-    /// Gives a client a turn if it waits for one.
+    /// Gives a client a turn if it has inputs that may be taken.
     fn enlist(&mut self, conn: ConnId) {
         if self.current.as_ref().is_some_and(|turn| turn.conn == conn) {
             return;
         }
         if let Some(client) = self.clients.get_mut(&conn)
             && !client.events.is_empty()
-            && !client.is_parked
+            && !client.is_blocked
         {
             client.used = client.used.max(self.level);
             self.turns.insert((client.used, conn));
@@ -173,7 +174,7 @@ mod tests {
 
     const A: ConnId = ConnId(1);
     const B: ConnId = ConnId(2);
-    /// What one request of somebody costs who asks for much.
+    /// Cost of one expensive request.
     const DEAR: u64 = 100_000;
 
     fn open(queue: &mut FairQueue, conn: ConnId) {
@@ -187,7 +188,7 @@ mod tests {
         queue.push(conn, ClientEvent::Request(frame));
     }
 
-    /// Who is next, where each request costs so much.
+    /// The order in which requests are taken, where each costs `cost` units.
     fn order(queue: &mut FairQueue, cost: impl Fn(ConnId) -> u64) -> Vec<(u64, i32)> {
         let (mut order, mut last) = (Vec::new(), 0);
         while let Some(input) = queue.next(last) {
@@ -239,8 +240,8 @@ mod tests {
             assert!(matches!(next, Some(Input::Client(B, _))), "{next:?}");
             last = 2;
         }
-        // Having been idle, it has nothing saved up, and having asked for much, the other one is
-        // not forgotten.
+        // The client has not saved up work while it was idle, and the client of the expensive
+        // requests has its turn.
         assert!(matches!(queue.next(last), Some(Input::Client(A, _))));
     }
 

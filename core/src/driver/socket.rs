@@ -1,7 +1,6 @@
-//! One view of all sockets: what the host does with a socket is the same for clients and for other
-//! servers.
+//! The operations on sockets that are the same for clients and for other servers.
 //!
-//! Owns which connection a socket belongs to. Must not know what is done with the bytes.
+//! Owns the mapping from sockets to connections. Must not interpret bytes.
 
 use super::Driver;
 use super::clients::Interest;
@@ -11,9 +10,9 @@ use crate::ids::{ConnId, Instant, LinkId};
 /// The connection that a socket belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum SocketId {
-    /// With a client.
+    /// A connection with a client.
     Client(ConnId),
-    /// With another server.
+    /// A connection with another server.
     Server(LinkId),
 }
 
@@ -26,7 +25,8 @@ impl Driver {
         }
     }
 
-    /// Bytes have come. What is whole among them reaches the core in the next turn.
+    /// Takes bytes that have arrived. The complete messages among them reach the core in the next
+    /// turn.
     pub fn receive(&mut self, socket: SocketId, bytes: &[u8], now: Instant) {
         match socket {
             SocketId::Client(id) => self.clients.receive(id, bytes, now),
@@ -34,7 +34,7 @@ impl Driver {
         }
     }
 
-    /// The other end has closed its side.
+    /// The remote end has closed its side.
     pub fn receive_end(&mut self, socket: SocketId, now: Instant) {
         match socket {
             SocketId::Client(id) => self.clients.receive_end(id),
@@ -42,7 +42,7 @@ impl Driver {
         }
     }
 
-    /// The network has failed, in the operating system's words.
+    /// The connection has failed; `why` is the operating system's error text.
     pub fn fail(&mut self, socket: SocketId, why: String, now: Instant) {
         match socket {
             SocketId::Client(id) => self.clients.fail(id, why),
@@ -50,21 +50,21 @@ impl Driver {
         }
     }
 
-    /// A socket for which [`Driver::interest`] may say something else than before; some are named
-    /// twice, or are gone.
+    /// A socket whose [`Driver::interest`] may have changed. It may be returned twice, or be
+    /// forgotten already.
     pub fn next_changed(&mut self) -> Option<SocketId> {
         let server = self.peers.next_changed().map(SocketId::Server);
         server.or_else(|| self.clients.next_changed().map(SocketId::Client))
     }
 
-    /// A socket to which output is to be offered; none where that is all for this turn. Those of
-    /// servers come first: clients wait for what is sent there.
+    /// The next socket that has output to be offered; `None` when there is none left in this turn.
+    /// Sockets of servers come first, because clients wait for the answers of servers.
     pub fn next_to_flush(&mut self) -> Option<SocketId> {
         let server = self.peers.next_to_flush().map(SocketId::Server);
         server.or_else(|| self.clients.next_to_flush().map(SocketId::Client))
     }
 
-    /// What is to leave next, of what is queued; empty where that is nothing.
+    /// The first part of the queued output; empty if none is queued.
     pub fn output(&self, socket: SocketId) -> &[u8] {
         match socket {
             SocketId::Client(id) => self.clients.output(id),
@@ -72,7 +72,7 @@ impl Driver {
         }
     }
 
-    /// The socket has taken so many bytes of [`Driver::output`].
+    /// The socket has taken `bytes` bytes of [`Driver::output`].
     pub fn sent(&mut self, socket: SocketId, bytes: usize, now: Instant) {
         match socket {
             SocketId::Client(id) => self.clients.sent(id, bytes, now),
@@ -80,8 +80,8 @@ impl Driver {
         }
     }
 
-    /// The socket takes no more for now. Is that so since this call, so that the host has to begin
-    /// to wait for it?
+    /// The socket takes no more output for now. Returns whether it took output until this call; the
+    /// host then begins to wait for the socket.
     pub fn block(&mut self, socket: SocketId) -> bool {
         match socket {
             SocketId::Client(id) => self.clients.block(id),
@@ -89,7 +89,8 @@ impl Driver {
         }
     }
 
-    /// The socket is closed. Why its connection has ended, where it was a client's that was known.
+    /// The socket is closed. Returns why its connection has ended, if it was a known connection of
+    /// a client.
     pub fn forget(&mut self, socket: SocketId, now: Instant) -> Option<ConnCloseReason> {
         match socket {
             SocketId::Client(id) => {

@@ -1,29 +1,30 @@
-//! How long a message may take to arrive.
+//! The time limit for the arrival of a message.
 //!
-//! Owns one moment. Must not read.
+//! Owns the deadline of the message whose first bytes have arrived. Must not read from a socket.
 
 use std::time::Duration;
 
 use crate::ids::Instant;
 
-/// The message whose beginning has come on a connection.
+/// A message that has arrived in part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unfinished {
     limit: Duration,
-    /// When its end has to be there.
+    /// The deadline for its last byte.
     due: Option<Instant>,
     bytes: usize,
 }
 
 impl Unfinished {
-    /// Messages have to end within `limit`.
+    /// No message has begun; each has to be complete `limit` after its beginning.
     pub(super) fn new(limit: Duration) -> Unfinished {
         Unfinished { limit, due: None, bytes: 0 }
     }
 
-    /// All whole messages have been taken, and so many bytes are left.
+    /// Notes that `bytes` bytes of an incomplete message are left, after all complete messages have
+    /// been taken.
     pub(super) fn note(&mut self, bytes: usize, now: Instant) {
-        // Where there are fewer than before, a message has ended and another one has begun.
+        // The remainder has shrunk, so a message was completed and another one has begun.
         if bytes == 0 {
             self.due = None;
         } else if self.due.is_none() || bytes < self.bytes {
@@ -32,12 +33,12 @@ impl Unfinished {
         self.bytes = bytes;
     }
 
-    /// One more message has come to its end.
+    /// Notes that a message is complete.
     pub(super) fn ended(&mut self) {
         self.due = None;
     }
 
-    /// When the end of the message is late; none where none has begun.
+    /// The deadline for the last byte of the message; `None` if none has begun.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }

@@ -1,10 +1,11 @@
-//! How often connections are accepted that name a server and cannot prove it.
+//! Rate limit for connections that claim the id of a server without a proof.
 //!
 //! Owns token buckets. Must not close a connection.
 //!
-//! Without a secret, anybody can claim to be any server. So a link on which the other end is heard
-//! stays, and an address from which too many connections come is refused there, while a server at
-//! another address is accepted. A proof of the secret makes all of this unnecessary.
+//! Without a secret, anybody can claim the id of any server. So a link that receives messages
+//! stays, and an address that opens too many connections is refused in the name of that server,
+//! while a server at another address is accepted. Connections with a proof of the secret are not
+//! limited.
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;
@@ -12,33 +13,33 @@ use std::time::Duration;
 
 use crate::ids::Instant;
 
-/// Connections that one address may open at once. A server dials once in each election that it
-/// loses, and pauses where it is refused.
+/// Connections that one address may open at once. A correct server dials once in each election that
+/// it loses, and pauses after a refusal.
 const BURST: u32 = 50;
-/// Time after which the address may open one more: elections may be as fast (seed 0x1e73, where an
-/// epoch has 13 transactions).
+/// Time after which the address may open one more: elections may follow each other as fast when the
+/// simulator gives an epoch few transactions.
 const REFILL: Duration = Duration::from_millis(20);
-/// Addresses with a bucket, for each server; beyond, the fullest bucket is dropped.
+/// Addresses with a bucket, for each server; beyond this number, the fullest bucket is dropped.
 const ADDRESSES: usize = 64;
 
-/// The buckets of one claimed server.
+/// The buckets of one claimed server id.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     buckets: BTreeMap<IpAddr, TokenBucket>,
 }
 
-/// Admits a burst, and then one in each refill time.
+/// Admits a burst, and then one connection in each refill time.
 #[derive(Debug)]
 pub(super) struct TokenBucket {
     tokens: u32,
     burst: u32,
     refill: Duration,
-    /// Until when tokens have been added.
+    /// The time up to which tokens have been added.
     since: Instant,
 }
 
 impl Admission {
-    /// Is one more connection from this address accepted?
+    /// Takes a token of this address. Returns whether there was one.
     pub(super) fn admits(&mut self, from: IpAddr, now: Instant) -> bool {
         if !self.buckets.contains_key(&from) && self.buckets.len() >= ADDRESSES {
             self.buckets.values_mut().for_each(|bucket| bucket.refill(now));
@@ -69,7 +70,7 @@ impl TokenBucket {
 
     /// Takes a token.
     ///
-    /// # Errors
+    /// There is none; contains the time at which the next one is added.
     /// There is none; when the next one is added.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
         self.refill(now);

@@ -1,6 +1,6 @@
-//! Pauses before another attempt to dial a server that could not be reached.
+//! Pauses before the next attempt to dial a server after a failure.
 //!
-//! Owns how the pauses grow and when they end. Must not dial.
+//! Owns the length and the end of the pauses. Must not dial.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// An attempt has failed. Is it the first failure since the last success?
+    /// Notes a failed attempt. Returns whether it is the first since the last success.
     pub(super) fn fail(&mut self, now: Instant) -> bool {
         let pause = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
@@ -25,12 +25,12 @@ impl Backoff {
         self.failures == 1
     }
 
-    /// The server is there: the next attempt may be made at once.
+    /// Ends the pause, because the server was reached.
     pub(super) fn reset(&mut self) {
         *self = Backoff::default();
     }
 
-    /// When the next attempt may be made; none is at once.
+    /// When the next attempt may be made; `None` is at once.
     pub(super) fn until(&self) -> Option<Instant> {
         self.until
     }

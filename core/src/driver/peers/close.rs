@@ -1,4 +1,4 @@
-//! Why a connection with another server ends, or does not come about.
+//! Why a connection with another server ends, or is not established.
 //!
 //! Owns the reasons and their texts for the operator's log. Must not close anything.
 
@@ -20,35 +20,35 @@ pub enum PeerCloseReason {
     WithinFrame,
     /// The core of this server closed it.
     ByServer(LinkCloseReason),
-    /// The same server has dialled another link, and has proved the secret there.
+    /// The same server has dialled another link, with a proof of the secret.
     Replaced,
-    /// Nothing came on it, and the same server has dialled another link.
+    /// No message came on it for a while, and the same server has dialled another link.
     SilentLink,
     /// No greeting came within 3 s, or no proof after it.
     Silent,
-    /// Too many others connected while it had not greeted.
+    /// Too many further connections were accepted before its greeting was complete.
     TooManyUngreeted,
-    /// The other end went away where its proof of the secret was due.
+    /// The other end closed the connection instead of proving the secret.
     Unproven(ServerId),
     /// One end refuses the other.
     Refused(Refusal),
-    /// The host has found nobody at the address, in the operating system's words.
+    /// The server could not be connected to; the operating system's error text.
     Unreachable(String),
     /// The server that was dialled has not answered the greeting in time.
     Unanswered,
     /// The server that was dialled has closed the connection instead of answering the greeting.
     ClosedUnanswered,
-    /// What came is no frame of a server.
+    /// The bytes are no valid frame of a server.
     Malformed(BadFrame),
-    /// A message has begun and has not ended within this time, which is the limit of `syncLimit`.
+    /// A message has begun, and was not complete within this time, which is `syncLimit`.
     Unfinished(Duration),
-    /// The other end does not take what it is sent: so many bytes wait.
+    /// The other end does not take its messages: more than this many bytes are queued.
     Overfull(usize),
     /// The other end has not taken a notification within this time.
     Untaken(Duration),
-    /// Another connection for notifications of the same server has taken its place.
+    /// The same server has opened another connection for notifications.
     Superseded,
-    /// The network failed, in the operating system's words.
+    /// The connection failed; the operating system's error text.
     Broken(String),
 }
 
@@ -77,7 +77,7 @@ impl PeerCloseReason {
         }
     }
 
-    /// Is this server the one that ends it, as its core wants?
+    /// Does this server end the connection because of its core or of a newer link?
     pub(super) fn is_by_server(&self) -> bool {
         use PeerCloseReason::{ByServer, Replaced, SilentLink};
         matches!(self, ByServer(_) | Replaced | SilentLink)

@@ -1,4 +1,4 @@
-//! One connection with another server: its greeting, what has come on it and what waits to leave.
+//! One connection with another server: its greeting, received bytes, and queued output.
 //!
 //! Owns the state of the connection. Must not look at other connections: `peers` does.
 
@@ -15,75 +15,76 @@ use crate::peer::Notification;
 use crate::peer::frame::{BadFrame, Reader, Writer};
 use crate::peer::greeting::{Accepting, Channel, Dialling, Greeting, Nonce};
 
-/// Notifications of one connection that are handed over at once, and the time after which there may
-/// be one more: only the newest counts, and an election has a few.
+/// Notifications of one connection that reach the core at once, and the time after which one more
+/// may: only the newest counts, and an election needs few.
 const NOTIFICATIONS: u32 = 50;
 const NOTIFICATION_REFILL: Duration = Duration::from_millis(10);
 
-/// Capacity that an empty buffer may keep.
+/// Largest capacity that an empty buffer keeps, bytes.
 const IDLE_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct PeerConn {
     pub(super) channel: Channel,
-    /// The server at the other end: the one that this server dials, or the one that the other end
-    /// says it is.
+    /// The server at the other end: the one that this server dials, or the one whose id the other
+    /// end claims.
     pub(super) peer: Option<ServerId>,
-    /// The address of whoever has connected; none where this server dials.
+    /// Address of the other end if it has dialled; `None` if this server has.
     pub(super) from: Option<SocketAddr>,
-    /// For this end's part of the greeting.
+    /// This end's nonce of the greeting.
     pub(super) nonce: Nonce,
     pub(super) phase: Phase,
-    /// When the phase ends at the latest, where it has to.
+    /// When the phase ends at the latest, if it has a limit.
     pub(super) deadline: Option<Instant>,
-    /// Bytes that have come and are no whole frame yet.
+    /// Received bytes that are no complete frame yet.
     pub(super) buffer: BytesMut,
     pub(super) reader: Reader,
     pub(super) writer: Writer,
     pub(super) output: Output,
-    /// The socket has not taken all that it was offered.
+    /// The socket did not take all of the offered output.
     pub(super) blocked: bool,
-    /// It is on the list of those whose output is to be offered to their sockets.
+    /// It is in the queue of connections whose output is to be offered to their sockets.
     pub(super) due: bool,
     /// The message that is being read.
     pub(super) unfinished: Unfinished,
-    /// Has a message come?
+    /// Has a message arrived?
     pub(super) heard: bool,
-    /// When the last message came, or when the connection was established.
+    /// When the last message arrived, or when the connection was established.
     pub(super) heard_at: Instant,
-    /// Has the core sent anything on it? Then the core takes the other end for a learner.
+    /// Has the core sent anything on it? Then the core treats the other end as its learner.
     pub(super) taken: bool,
     /// The notification that is queued and has not left.
     pub(super) sending: Option<Notification>,
-    /// How many notifications are handed over, and until when none is.
+    /// Rate limit of notifications, and the end of a pause that it demands.
     pub(super) rate: TokenBucket,
     pub(super) paused_until: Option<Instant>,
 }
 
-/// How far a connection has come.
+/// Phases of a connection.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// This server dials: the host connects.
+    /// The host opens the connection for this server.
     Dialling,
-    /// This server has greeted and waits for the answer.
+    /// This server has sent its greeting and waits for the answer.
     Answer(Box<Dialling>),
-    /// Somebody has connected and has not greeted.
+    /// The other end has connected; its greeting is incomplete.
     Accepted,
-    /// It has greeted, and waits until the link that its server has is silent or gone; since then.
+    /// The other end has sent its greeting, and waits, since this time, until the link of the same
+    /// server is silent or closed.
     Queued(Box<Greeting>, Instant),
-    /// It is answered, and may have to prove that it knows the secret.
+    /// This server has answered, and may wait for a proof of the secret.
     Proof(Box<Accepting>),
-    /// Both ends know each other.
+    /// The connection is established.
     Open,
-    /// Nothing is read any more. May queued output still leave?
+    /// Nothing is read any more. `graceful`: may queued output still leave?
     Closed { graceful: bool },
 }
 
-/// What waits to leave. Each byte is moved about once, however slowly it leaves.
+/// Queued output. Each byte is moved about once, however slowly it leaves.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
-    /// How many of them have left.
+    /// How many of `bytes` have left.
     sent: usize,
 }
 
@@ -117,7 +118,7 @@ impl PeerConn {
         }
     }
 
-    /// Is it this server that has dialled?
+    /// Has this server dialled the connection?
     pub(super) fn is_dialled(&self) -> bool {
         self.from.is_none()
     }
@@ -126,7 +127,7 @@ impl PeerConn {
         matches!(self.phase, Phase::Open)
     }
 
-    /// Is it for notifications of this server to the other one?
+    /// Does this server send notifications on it?
     pub(super) fn sends_notifications(&self) -> bool {
         self.channel == Channel::Election && self.is_dialled()
     }
@@ -136,14 +137,14 @@ impl PeerConn {
         self.is_open() && self.channel == Channel::Quorum
     }
 
-    /// When something is to be done with it if no bytes come.
+    /// When the connection next needs attention if no bytes arrive.
     pub(super) fn due_at(&self) -> Option<Instant> {
         let read = self.paused_until.or(self.unfinished.due()).filter(|_| self.is_open());
         read.into_iter().chain(self.deadline).min()
     }
 
-    /// The last whole notification that has come; earlier ones do not count any more. Where too
-    /// many have come lately, the next is taken after a pause.
+    /// The newest complete notification that has arrived; the older ones are dropped. If too many
+    /// have arrived recently, reading pauses.
     pub(super) fn take_newest(&mut self, now: Instant) -> Result<Option<Notification>, BadFrame> {
         let mut newest = None;
         while let Some(notification) = self.reader.decode(&mut self.buffer)? {
@@ -157,7 +158,8 @@ impl PeerConn {
         Ok(newest)
     }
 
-    /// Whole messages have been taken off the buffer, which had so many bytes before.
+    /// Notes that complete messages have been taken off the buffer, which had `before` bytes
+    /// before.
     pub(super) fn note_read(&mut self, before: usize, now: Instant) {
         if self.buffer.len() < before {
             self.heard_at = now;
@@ -168,7 +170,7 @@ impl PeerConn {
         self.unfinished.note(self.buffer.len(), now);
     }
 
-    /// Why it ends where the other end closes it now.
+    /// Why the connection ends if the other end closes it now.
     pub(super) fn end(&self) -> PeerCloseReason {
         match &self.phase {
             Phase::Answer(_) => PeerCloseReason::ClosedUnanswered,
@@ -198,7 +200,7 @@ impl Output {
         self.len() == 0
     }
 
-    /// So many bytes have left.
+    /// Removes the next `bytes` bytes, which have left.
     pub(super) fn leave(&mut self, bytes: usize) {
         self.sent += bytes;
         if self.is_empty() {

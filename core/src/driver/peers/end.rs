@@ -1,6 +1,7 @@
-//! Ends of connections with other servers: what the core and the operator get to know of them.
+//! Ends of connections with other servers: the resulting inputs of the core and notes for the
+//! operator.
 //!
-//! Owns what follows from the phase in which a connection ends. Must not decide that one ends.
+//! Owns the consequences of the phase in which a connection ends. Must not decide that one ends.
 
 use bytes::BytesMut;
 
@@ -13,8 +14,8 @@ use crate::io::{Input, PeerEvent};
 use crate::peer::greeting::Channel;
 
 impl Peers {
-    /// Ends a connection: at once where the other end is to blame, else once what is queued has
-    /// left.
+    /// Ends a connection: once its queued output has left if this server decides it or refuses the
+    /// greeting, otherwise at once.
     pub(super) fn close(&mut self, link: LinkId, why: PeerCloseReason, now: Instant) {
         let Some(conn) = self.conns.get_mut(&link) else { return };
         let is_answered = matches!(why, PeerCloseReason::Refused(_)) && !conn.output.is_empty();
@@ -39,18 +40,18 @@ impl Peers {
         }
     }
 
-    /// Somebody has connected who is not let in.
+    /// Ends an accepted connection that is not established.
     fn reject(&mut self, link: LinkId, why: PeerCloseReason) {
         let Some(conn) = self.conns.get(&link) else { return };
         if matches!(conn.phase, Phase::Closed { graceful: true }) {
-            // It takes up a socket until it has taken its answer.
+            // It occupies a socket until its refusal has left.
             self.ungreeted.retain(|other| *other != link);
             self.ungreeted.push_back(link);
         }
         if let Some(peer) = conn.peer.and_then(|id| self.peers.get_mut(&id)) {
             peer.queued.retain(|other| *other != link);
         }
-        // Gone before it said who it is: a probe of the port.
+        // A connection that ends before its greeting is complete is a probe of the port.
         use PeerCloseReason::{Broken, ByPeer, WithinFrame};
         let is_probe =
             matches!(why, ByPeer | Broken(_)) || conn.peer.is_none() && matches!(why, WithinFrame);
@@ -77,13 +78,13 @@ impl Peers {
         }
     }
 
-    /// The core is told, once.
+    /// Reports the end of a link to the core, once.
     fn link_down(&mut self, link: LinkId, why: PeerCloseReason, now: Instant) {
         let Some(conn) = self.conns.get(&link) else { return };
         let Some(server) = conn.peer else { return };
         if conn.is_dialled() && !conn.heard && !why.is_by_server() {
-            // The other end has refused it. Whoever dials again at once is refused again, as long
-            // as nothing changes.
+            // The other end has refused the link; without a pause it would refuse the next one as
+            // well.
             self.peers.entry(server).or_default().link_backoff.fail(now);
         }
         self.notes.push(PeerNote::Down { link, server, why });
@@ -98,7 +99,7 @@ impl Peers {
         match conn.from {
             None => {
                 peer.sender = None;
-                // What has not left gives way to what is newer.
+                // A notification that has not left is sent again, unless there is a newer one.
                 peer.newest = peer.newest.or(conn.sending.take());
             }
             Some(from) => {

@@ -1,11 +1,11 @@
-//! Greetings of connections with other servers: who is accepted, in whose name, and beside whom.
+//! Greetings of connections with other servers: which connection is accepted in the name of which
+//! server, and which others it replaces.
 //!
-//! Owns the way of a connection from its first byte to the moment at which both ends know each
-//! other. Must not read what follows.
+//! Owns a connection from its first byte until it is established. Must not read what follows.
 //!
-//! A connection that proves the secret replaces those of the same server. One that cannot waits for
-//! a link on which the other end is heard: an honest server closes a link before it dials another
-//! one.
+//! A connection with a proof of the secret replaces those of the same server. One without waits
+//! until the present link of the server is silent or closed: a correct server closes a link before
+//! it dials another one.
 
 use super::close::PeerCloseReason;
 use super::conn::{PeerConn, Phase};
@@ -17,7 +17,7 @@ use crate::peer::frame::Bounds;
 use crate::peer::greeting::{Channel, Established, Greeting, Refusal};
 
 impl Peers {
-    /// Goes on with a greeting. Has that changed the phase?
+    /// Continues a greeting. Returns whether the phase has changed.
     pub(super) fn greet(&mut self, link: LinkId, now: Instant) -> bool {
         let Some(conn) = self.conns.get_mut(&link) else { return false };
         let established = match &conn.phase {
@@ -55,7 +55,7 @@ impl Peers {
         }
     }
 
-    /// A greeting has come.
+    /// Checks a complete greeting of a connection that was accepted.
     fn greeted(&mut self, link: LinkId, greeting: Greeting, now: Instant) {
         let Some(conn) = self.conns.get_mut(&link) else { return };
         let (channel, id) = (conn.channel, greeting.from());
@@ -84,8 +84,8 @@ impl Peers {
         self.try_place(link, now);
     }
 
-    /// Answers a link that waits, if that of the same server is silent or gone; refuses it after a
-    /// while.
+    /// Answers a queued connection if the link of the same server is silent or closed; refuses it
+    /// after [`GREETING_TIME`].
     pub(super) fn try_place(&mut self, link: LinkId, now: Instant) {
         let Some(conn) = self.conns.get(&link) else { return };
         let (Phase::Queued(greeting, since), Some(id)) = (&conn.phase, conn.peer) else { return };
@@ -110,7 +110,7 @@ impl Peers {
         self.read(link, now);
     }
 
-    /// A link with this server is gone: whoever waits in its name may have its place.
+    /// Places queued connections of this server, because one of its links is closed.
     pub(super) fn link_is_gone(&mut self, id: ServerId, now: Instant) {
         let queued = self.peers.get(&id).map(|peer| peer.queued.clone()).unwrap_or_default();
         for link in queued {
@@ -133,7 +133,7 @@ impl Peers {
         self.close(link, PeerCloseReason::Refused(refusal), now);
     }
 
-    /// Both ends know each other.
+    /// Completes the establishment of a connection.
     fn establish(&mut self, link: LinkId, established: Established, now: Instant) {
         let Established { peer: id, proven, reader, writer } = established;
         let silent_from = self.silent_from(id);
@@ -145,7 +145,7 @@ impl Peers {
             && !proven
             && silent_from.is_some_and(|at| at > now)
         {
-            // Another connection has taken the place meanwhile.
+            // Another connection was established in the meantime.
             return self.close(link, PeerCloseReason::Refused(Refusal::Busy(id)), now);
         }
         match (channel, dialled) {
@@ -184,9 +184,9 @@ impl Peers {
         }
     }
 
-    /// One more connection on which a server sends notifications. Where it has proved who it is,
-    /// the others are broken or not that server's; else, if there are too many, one goes on which
-    /// nothing has come, or the oldest.
+    /// Adds a connection on which a server sends notifications. If it proves the secret, it
+    /// replaces the others: they are broken, or not of this server. Without a proof, above the
+    /// bound, it replaces one without messages, or the oldest.
     fn listen(&mut self, id: ServerId, link: LinkId, proven: bool, now: Instant) {
         let peer = self.peers.entry(id).or_default();
         let before = peer.listeners.clone();
@@ -204,17 +204,18 @@ impl Peers {
         }
     }
 
-    /// The links that a server has dialled.
+    /// The established links that a server has dialled.
     fn accepted_links(&self, id: ServerId) -> Vec<LinkId> {
         let is = |conn: &PeerConn| conn.is_link() && !conn.is_dialled() && conn.peer == Some(id);
         self.conns.iter().filter(|(_, conn)| is(conn)).map(|(link, _)| *link).collect()
     }
 
-    /// When the link that a server has dialled counts as silent, if there is one. A leader's pings
-    /// are answered more often.
+    /// When the link that a server has dialled becomes silent, if there is one. A correct learner
+    /// answers the leader's pings more often.
     fn silent_from(&self, id: ServerId) -> Option<Instant> {
         let links = self.accepted_links(id);
-        let heard = links.iter().filter_map(|link| self.conns.get(link)).map(|conn| conn.heard_at);
-        heard.max().map(|heard| heard.after(self.config.sync_limit() / 2))
+        let received =
+            links.iter().filter_map(|link| self.conns.get(link)).map(|conn| conn.heard_at);
+        received.max().map(|last| last.after(self.config.sync_limit() / 2))
     }
 }

@@ -1,18 +1,18 @@
-//! Connections with other servers: bytes in, inputs for the core out; messages of the core in,
-//! bytes out.
+//! Connections with other servers: turns received bytes into inputs of the core, and messages of
+//! the core into bytes.
 //!
-//! Owns greetings, frames, the bounds on them, the pauses between attempts to dial, and who is
-//! accepted in whose name. Must not decide when a link begins or ends otherwise: the core does.
-//! Must not see a socket.
+//! Owns greetings, frames, the bounds on them, the pauses between attempts to dial, and the
+//! admission of connections in the name of a server. Otherwise the core decides when a link begins
+//! or ends. Must not access a socket.
 //!
 //! ```text
-//! Quorum    a link: learner <-> leader, both ways           dialled where the core orders it
-//! Election  notifications, one way, only the newest         dialled by whoever has one to send
+//! Quorum    a link: learner <-> leader, both ways           dialled when the core orders it
+//! Election  notifications, one way, only the newest         dialled by the sender
 //! ```
 //!
 //! Invariants: messages leave in the order in which they were queued and reach the core in the
-//! order of their bytes; a link begins with `Up` and ends with one `Down`, after which the core
-//! gets nothing of it.
+//! order of their bytes; a link begins with `Up` and ends with one `Down`, and the core receives no
+//! input of the link after it.
 
 mod admission;
 mod backoff;
@@ -44,45 +44,47 @@ pub use close::PeerCloseReason;
 use conn::{PeerConn, Phase};
 pub use note::{PeerLine, PeerNote};
 
-/// Connections that have not greeted yet, on both ports together; beyond, the oldest is closed.
+/// Open connections without a complete greeting, on both ports together; one more closes the
+/// oldest.
 const UNGREETED_MAX: usize = 64;
 
 /// Time for a greeting, and for the proof that follows it.
 const GREETING_TIME: Duration = Duration::from_secs(3);
 
-/// Connections in the name of one server that wait until its link is silent or gone.
+/// Connections in the name of one server that wait until its link is silent or closed.
 const QUEUED_MAX: usize = 4;
 
-/// Connections on which one server, or whoever takes its name, may send notifications. An honest
-/// one has one at a time, or two where the first is broken and this end does not know.
+/// Connections on which one server, or any peer that claims its id, may send notifications. A
+/// correct server has one at a time, or two while this end has not noticed that the first is
+/// broken.
 const LISTENERS_MAX: usize = 4;
 
-/// Longest message of a learner, unless requests of clients may be longer: the sessions that some
-/// hundred thousand clients have touched since the last ping.
+/// Longest message of a learner, unless requests of clients may be longer: a ping with the sessions
+/// that some hundred thousand clients have touched since the last one.
 const LEARNER_BYTES: usize = 8 << 20;
 
-/// What the driver is told of the ensemble, beside what the core's configuration says.
+/// Options of connections with other servers, beside those in the core's configuration.
 #[derive(Clone, Debug)]
 pub struct PeerOptions {
-    /// `cnxTimeout`: time for the answer to a greeting, to which 3 s are added, and for a
-    /// notification to leave. Default 5 s.
+    /// `cnxTimeout`: time for the answer to a greeting, plus 3 s, and time for a notification to
+    /// leave. Default 5 s.
     pub connect_timeout: Duration,
-    /// [`Server::ensemble_id`](crate::Server::ensemble_id) as the process begins; 0 where it is not
-    /// known.
+    /// [`Server::ensemble_id`](crate::Server::ensemble_id) when the process starts; 0 if it is
+    /// unknown.
     pub ensemble: u64,
-    /// `quorum.secretFile`: what this server proves itself with, and demands a proof of where there
-    /// is any.
+    /// `quorum.secretFile`: the secrets that this server proves itself with. If there are any, it
+    /// demands a proof from servers that have them.
     pub secrets: Secrets,
     /// `quorum.secretRequired`: are servers without a secret refused?
     pub demands_secret: bool,
-    /// Bytes of output that a server has not taken, above which its link is closed: it is alive, as
-    /// the core hears from it, and hopelessly behind. A new link brings what it lacks from the
-    /// disk. Default 256 MiB.
+    /// Bytes of queued output above which a link is closed: the other server is alive, because the
+    /// core receives its messages, but too far behind. A new link sends the missing transactions
+    /// from the disk. Default 256 MiB.
     pub output_bytes: usize,
-    /// Inputs of other servers that wait, above which their connections are not read: clients have
-    /// their windows, servers have this. Default 8,192.
+    /// Number of queued inputs of servers above which their connections are not read: the
+    /// counterpart of the windows of clients. Default 8,192.
     pub inputs: usize,
-    /// `jute.maxbuffer`, bytes: a learner's requests may be twice as long, or 8 MiB.
+    /// `jute.maxbuffer`, bytes: the limit on a learner's messages is twice this, at least 8 MiB.
     pub max_frame: u32,
 }
 
@@ -91,17 +93,18 @@ pub struct PeerOptions {
 pub struct Peers {
     config: Arc<Config>,
     options: PeerOptions,
-    /// What this server says of itself in greetings.
+    /// The values that this server sends in greetings.
     local: Local,
-    /// The servers that the core has dialled, and those in whose name somebody has connected.
+    /// The servers that the core has dialled, and those whose id a connection has claimed.
     peers: BTreeMap<ServerId, Peer>,
     conns: BTreeMap<LinkId, PeerConn>,
-    /// Connected, and not greeted or refused, oldest first.
+    /// Accepted connections without a complete greeting, or with a refusal that has not left,
+    /// oldest first.
     ungreeted: VecDeque<LinkId>,
     inputs: VecDeque<Input>,
     /// Are established connections read?
     reads: bool,
-    /// Have output to be offered to their sockets.
+    /// Connections with output to be offered to their sockets.
     due: VecDeque<LinkId>,
     changed: Vec<LinkId>,
     notes: Vec<PeerNote>,
@@ -110,22 +113,22 @@ pub struct Peers {
 /// Another server.
 #[derive(Debug, Default)]
 struct Peer {
-    /// Before its quorum port is dialled.
+    /// Pause before its quorum port is dialled.
     link_backoff: Backoff,
-    /// Before its election port is dialled.
+    /// Pause before its election port is dialled.
     election_backoff: Backoff,
-    /// Links that the core has ordered and that are not dialled yet.
+    /// Links that the core has ordered and that have not been dialled yet.
     dials: usize,
-    /// The notification that it is to be sent next.
+    /// The notification to be sent next.
     newest: Option<Notification>,
-    /// The connection on which it is sent notifications, from when it is dialled.
+    /// The connection on which this server sends it notifications, from the time of dialling.
     sender: Option<LinkId>,
     /// The connections on which it sends notifications, oldest first.
     listeners: Vec<LinkId>,
     admission: Admission,
-    /// Connections in its name that wait for a place.
+    /// Connections in its name that wait for its link to become silent or to close.
     queued: Vec<LinkId>,
-    /// Why the last attempt to dial it has failed, if it has.
+    /// Why the last attempt to dial it has failed, if it has failed.
     failure: Option<(Channel, PeerCloseReason)>,
 }
 
@@ -134,9 +137,9 @@ struct Peer {
 pub struct PeerDial {
     /// Its id.
     pub link: LinkId,
-    /// To whom.
+    /// The server to connect to.
     pub to: ServerId,
-    /// To which of its ports.
+    /// The port to connect to.
     pub channel: Channel,
 }
 
@@ -173,8 +176,8 @@ impl Peers {
         }
     }
 
-    /// Somebody has connected to the port of this channel, from this address. `link` is not the id
-    /// of another connection, ever; nobody can guess `nonce`.
+    /// Accepts a connection to the port of this channel, from this address. `link` must never have
+    /// been used before; `nonce` must be unpredictable.
     pub fn accept(
         &mut self,
         link: LinkId,
@@ -195,7 +198,7 @@ impl Peers {
         self.ungreeted.push_back(link);
     }
 
-    /// The next connection that the host is to open; it gets its id from `link`. Answered with
+    /// The next connection that the host is to open, with an id from `link`. The host then calls
     /// [`Peers::connected`] or [`Peers::unreachable`].
     pub fn next_dial(&mut self, now: Instant, link: impl FnOnce() -> LinkId) -> Option<PeerDial> {
         let due = self.peers.iter().find_map(|(to, peer)| {
@@ -213,30 +216,30 @@ impl Peers {
         Some(PeerDial { link, to, channel })
     }
 
-    /// The connection is open. Nobody can guess `nonce`.
+    /// The connection is open. `nonce` must be unpredictable.
     pub fn connected(&mut self, link: LinkId, nonce: Nonce, now: Instant) {
         let Some(conn) = self.conns.get_mut(&link) else { return };
         let Some(to) = conn.peer else { return };
         let (dialling, greeting) = Dialling::begin(self.local.clone(), conn.channel, to, nonce);
         conn.phase = Phase::Answer(Box::new(dialling));
-        // Whoever answers may wait for the end of an older link.
+        // The other server may delay its answer until an older link ends.
         conn.deadline = Some(now.after(self.options.connect_timeout + GREETING_TIME));
         self.queue(link, |_, out| out.extend_from_slice(&greeting));
         self.changed.push(link);
     }
 
-    /// The connection could not be opened, for this reason. Its id is forgotten.
+    /// The connection could not be opened for this reason; its id is forgotten.
     pub fn unreachable(&mut self, link: LinkId, why: String, now: Instant) {
         self.close(link, PeerCloseReason::Unreachable(why), now);
         self.conns.remove(&link);
     }
 
-    /// What is worth telling since the last call.
+    /// The facts to be reported since the last call.
     pub fn take_notes(&mut self) -> Vec<PeerNote> {
         std::mem::take(&mut self.notes)
     }
 
-    /// Its connections, for dumps.
+    /// All connections, for dumps.
     pub fn lines(&self) -> Vec<PeerLine> {
         let line = |(link, conn): (&LinkId, &PeerConn)| PeerLine {
             link: *link,
@@ -250,22 +253,22 @@ impl Peers {
         self.conns.iter().map(line).collect()
     }
 
-    /// Inputs that wait for the core.
+    /// Number of inputs that wait for the core.
     pub fn waiting(&self) -> usize {
         self.inputs.len()
     }
 
-    /// Why the last attempt to reach a server has failed, if it has, and on which of its ports.
+    /// Why the last attempt to dial a server has failed, if it has failed, and on which port.
     pub fn failure(&self, server: ServerId) -> Option<&(Channel, PeerCloseReason)> {
         self.peers.get(&server).and_then(|peer| peer.failure.as_ref())
     }
 
-    /// Has this server connected to send notifications?
+    /// Is there a connection on which this server sends notifications?
     pub fn is_heard(&self, server: ServerId) -> bool {
         self.peers.get(&server).is_some_and(|peer| !peer.listeners.is_empty())
     }
 
-    /// A connection for which the host may have to do something else than before.
+    /// A connection whose [`Interest`] may have changed.
     pub(super) fn next_changed(&mut self) -> Option<LinkId> {
         self.changed.pop()
     }
@@ -277,7 +280,7 @@ impl Peers {
             Phase::Closed { graceful: false } => Interest::Close,
             Phase::Accepted | Phase::Answer(_) | Phase::Proof(_) => Interest::Read,
             Phase::Dialling | Phase::Queued(..) => Interest::Wait,
-            // Nothing comes but its end, which is no input.
+            // Nothing but the end of the stream is expected, and that is no input.
             Phase::Open if conn.sends_notifications() => Interest::Read,
             Phase::Open if self.reads && conn.paused_until.is_none() => Interest::Read,
             Phase::Open => Interest::Wait,
@@ -304,7 +307,7 @@ impl Peers {
     }
 
     pub(super) fn forget(&mut self, link: LinkId, now: Instant) {
-        // The host may have ended it of itself.
+        // Applies if the host has closed the socket of its own accord.
         self.close(link, PeerCloseReason::Broken("its socket is closed".to_owned()), now);
         self.conns.remove(&link);
         self.ungreeted.retain(|other| *other != link);
@@ -346,12 +349,12 @@ impl Peers {
         conn.is_some_and(|conn| !std::mem::replace(&mut conn.blocked, true))
     }
 
-    /// The core's ensemble, for greetings.
+    /// Sets the core's ensemble id, for greetings.
     pub(super) fn set_ensemble(&mut self, ensemble: u64) {
         self.local.ensemble = ensemble;
     }
 
-    /// Takes what the core has for other servers.
+    /// Queues the core's messages to other servers, and executes its commands.
     pub(super) fn deliver(
         &mut self,
         commands: &mut Vec<PeerCommand>,
@@ -366,7 +369,7 @@ impl Peers {
             match command {
                 PeerCommand::Dial(to) => self.peers.entry(to).or_default().dials += 1,
                 PeerCommand::Send(link, message) => {
-                    // It may be closed, and the core has not got that input yet.
+                    // The link may be closed already; the core's `Down` event is then in the queue.
                     let conn = self.conns.get_mut(&link).filter(|conn| conn.is_link());
                     let Some(conn) = conn else { continue };
                     if conn.output.len() > self.options.output_bytes {
@@ -394,16 +397,16 @@ impl Peers {
         }
     }
 
-    /// An input for the core.
+    /// Queues an input for the core.
     pub(super) fn push(&mut self, input: Input) {
         if let Input::Election(from, _) = input {
-            self.heard(from);
+            self.end_pauses(from);
         }
         self.inputs.push_back(input);
         self.reads &= self.has_room();
     }
 
-    /// May more inputs wait?
+    /// May more inputs be queued?
     fn has_room(&self) -> bool {
         self.inputs.len() < self.options.inputs
     }
@@ -422,12 +425,12 @@ impl Peers {
         conns.chain(dials.map(|(_, backoff)| backoff.until().unwrap_or_default())).min()
     }
 
-    /// Does what is due at this time.
+    /// Executes what is due at this time.
     pub(super) fn begin_turn(&mut self, now: Instant) {
         let is_due = |conn: &PeerConn| conn.due_at().is_some_and(|due| due <= now);
         let due = self.conns.iter().filter(|(_, conn)| is_due(conn)).map(|(link, _)| *link);
         for link in due.collect::<Vec<_>>() {
-            // What was done for another one may have changed it.
+            // The handling of an earlier connection may have changed this one.
             let conn = self.conns.get_mut(&link).filter(|conn| is_due(conn));
             let Some(conn) = conn else { continue };
             let sync_limit = self.config.sync_limit();
@@ -443,7 +446,7 @@ impl Peers {
                     self.changed.push(link);
                     self.read(link, now);
                 }
-                // Its end may have come, and not been read.
+                // While reads are paused, the rest of the message may have arrived unread.
                 Phase::Open if !self.reads => {}
                 Phase::Open => self.close(link, PeerCloseReason::Unfinished(sync_limit), now),
                 Phase::Dialling | Phase::Closed { .. } => conn.deadline = None,
@@ -451,7 +454,7 @@ impl Peers {
         }
     }
 
-    /// Takes what has come, as far as it is whole.
+    /// Takes the complete messages in the buffer.
     fn read(&mut self, link: LinkId, now: Instant) {
         loop {
             let Some(conn) = self.conns.get_mut(&link) else { return };
@@ -473,7 +476,7 @@ impl Peers {
         let dialled = conn.is_dialled();
         let before = conn.buffer.len();
         let read = match (conn.channel, dialled) {
-            // Nothing is said to whoever sends notifications.
+            // This end only sends on the connection; the other end must not.
             (Channel::Election, true) if before > 0 => {
                 return self.close(link, PeerCloseReason::ByPeer, now);
             }
@@ -484,7 +487,7 @@ impl Peers {
                     self.push(Input::Election(from, notification));
                 }
             }),
-            // What has come behind a greeting waits as well.
+            // Messages that arrive together with a greeting wait as well.
             (Channel::Quorum, _) if !self.reads => return,
             (Channel::Quorum, _) => self.read_messages(link, dialled, from),
         };
@@ -495,7 +498,8 @@ impl Peers {
         }
     }
 
-    /// Goes on with a connection that was not read: its messages have had no time meanwhile.
+    /// Reads a connection again after a pause, which must not count as time of an incomplete
+    /// message.
     fn resume(&mut self, link: LinkId, now: Instant) {
         let Some(conn) = self.conns.get_mut(&link) else { return };
         conn.unfinished.ended();
@@ -505,7 +509,7 @@ impl Peers {
         }
     }
 
-    /// Hands all whole messages of a link to the core.
+    /// Hands all complete messages of a link to the core.
     fn read_messages(
         &mut self,
         link: LinkId,
@@ -517,20 +521,20 @@ impl Peers {
         if !dialled && conn.taken {
             conn.reader.set_bounds(Bounds::learner(requests.max(LEARNER_BYTES)));
         }
-        let mut heard = false;
+        let mut first = false;
         while let Some(message) = conn.reader.decode_message(dialled, &mut conn.buffer)? {
-            heard |= !std::mem::replace(&mut conn.heard, true);
+            first |= !std::mem::replace(&mut conn.heard, true);
             conn.unfinished.ended();
             self.inputs.push_back(Input::Peer(link, PeerEvent::Message(message)));
         }
         self.reads &= self.has_room();
-        if heard {
-            self.heard(from);
+        if first {
+            self.end_pauses(from);
         }
         Ok(())
     }
 
-    /// Queues the newest notification for a server, unless an earlier one is still to leave.
+    /// Queues the newest notification for a server, unless an earlier one has not left yet.
     fn send_newest(&mut self, to: ServerId, now: Instant) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         let Some(link) = peer.sender else { return };
@@ -542,7 +546,7 @@ impl Peers {
         self.queue(link, |writer, out| writer.encode(&notification, out));
     }
 
-    /// Queues what `encode` writes.
+    /// Queues the bytes that `encode` writes.
     fn queue(&mut self, link: LinkId, encode: impl FnOnce(&mut Writer, &mut Vec<u8>)) {
         let Some(conn) = self.conns.get_mut(&link) else { return };
         encode(&mut conn.writer, &mut conn.output.bytes);
@@ -551,7 +555,7 @@ impl Peers {
         }
     }
 
-    fn heard(&mut self, server: ServerId) {
+    fn end_pauses(&mut self, server: ServerId) {
         if let Some(peer) = self.peers.get_mut(&server) {
             peer.is_there();
         }
@@ -563,13 +567,13 @@ impl Peers {
 }
 
 impl Peer {
-    /// Something has come from it: it is dialled without a pause.
+    /// Ends the pauses, because a message of the server has arrived.
     fn is_there(&mut self) {
         self.link_backoff.reset();
         self.election_backoff.reset();
     }
 
-    /// On which channel it is to be dialled next, and after which pause.
+    /// The channel to be dialled next, and its pause.
     fn next_dial(&self) -> Option<(Channel, &Backoff)> {
         let link = (self.dials > 0).then_some((Channel::Quorum, &self.link_backoff));
         let sends = self.newest.is_some() && self.sender.is_none();

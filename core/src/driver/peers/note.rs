@@ -1,7 +1,6 @@
-//! What the driver has to tell of connections with other servers: for the operator's log and for
-//! whoever checks it.
+//! Facts about connections with other servers, for the operator's log and for tests.
 //!
-//! Owns the facts. Must not word them.
+//! Owns the facts. Must not format them.
 
 use core::net::SocketAddr;
 
@@ -9,12 +8,12 @@ use super::close::PeerCloseReason;
 use crate::ids::{LinkId, ServerId};
 use crate::peer::greeting::Channel;
 
-/// Something about connections between servers that is worth telling.
+/// A fact about connections between servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerNote {
     /// A link is established.
     Up {
-        /// Which.
+        /// Its id.
         link: LinkId,
         /// The other end.
         server: ServerId,
@@ -23,7 +22,7 @@ pub enum PeerNote {
     },
     /// A link has ended.
     Down {
-        /// Which.
+        /// Its id.
         link: LinkId,
         /// The other end.
         server: ServerId,
@@ -32,39 +31,39 @@ pub enum PeerNote {
     },
     /// An attempt to dial a server has failed.
     DialFailed {
-        /// Whom.
+        /// The server.
         server: ServerId,
         /// On which of its ports.
         channel: Channel,
-        /// Is it the first failure since the server was heard of last?
+        /// Is it the first failure since the last message of the server?
         first: bool,
         /// Why.
         why: PeerCloseReason,
     },
-    /// A connection from this address was closed, for a fault of the other end.
+    /// A connection from this address was closed because of the other end.
     Rejected {
-        /// Whose.
+        /// The address.
         from: SocketAddr,
         /// Why.
         why: PeerCloseReason,
     },
 }
 
-/// What is known of a connection with another server.
+/// State of a connection with another server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerLine {
     /// Its id.
     pub link: LinkId,
-    /// What it is for.
+    /// Its purpose.
     pub channel: Channel,
-    /// The server at the other end, once that is known.
+    /// The server at the other end, once it is known.
     pub peer: Option<ServerId>,
     /// Has this server dialled it?
     pub dialled: bool,
-    /// Do both ends know each other?
+    /// Is the connection established?
     pub established: bool,
-    /// Bytes that wait to leave.
+    /// Bytes of queued output.
     pub output_bytes: usize,
-    /// Bytes of a message that is not whole.
+    /// Received bytes of an incomplete message.
     pub unread_bytes: usize,
 }

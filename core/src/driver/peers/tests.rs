@@ -1,5 +1,5 @@
-//! Servers whose sockets are pipes in memory and whose clock stands still between steps: what the
-//! core of each gets.
+//! The inputs that the cores of two servers receive. Sockets are pipes in memory, and the clock
+//! advances only between steps.
 
 use std::collections::BTreeSet;
 
@@ -17,19 +17,19 @@ const TICK: Duration = Duration::from_secs(1);
 const ONE: ServerId = ServerId(1);
 const TWO: ServerId = ServerId(2);
 
-/// Some servers, and sockets that nobody but the test reads.
+/// Two servers, and sockets that only the test reads.
 struct Net {
     ends: BTreeMap<ServerId, Peers>,
     now: Instant,
     next: u64,
-    /// Ends of pipes: who is at the other end, if that is a server, and what has come and is not
-    /// read.
+    /// Ends of pipes: the other end, if that is a server, and the bytes that have arrived and are
+    /// unread.
     pipes: BTreeMap<(ServerId, LinkId), Pipe>,
-    /// What a bad peer has received.
+    /// Bytes received by peers that are no servers.
     received: BTreeMap<LinkId, Vec<u8>>,
-    /// Which dialled servers are not there.
+    /// Servers that cannot be dialled.
     absent: BTreeSet<ServerId>,
-    /// Sockets that take nothing.
+    /// Sockets that take no output.
     stuck: BTreeSet<LinkId>,
     notes: Vec<PeerNote>,
     inputs: BTreeMap<ServerId, Vec<Input>>,
@@ -79,7 +79,7 @@ impl Net {
         LinkId(self.next)
     }
 
-    /// The core of a server asks for this.
+    /// Executes a command of the core of a server.
     fn order(&mut self, id: ServerId, command: PeerCommand) {
         let now = self.now;
         self.end(id).deliver(&mut vec![command], &mut Vec::new(), now);
@@ -90,7 +90,7 @@ impl Net {
         self.end(from).deliver(&mut Vec::new(), &mut vec![(to, notification(round))], now);
     }
 
-    /// Lets time pass in steps of 10 ms, and everything happen that is due.
+    /// Advances the clock in steps of 10 ms, and executes everything that is due.
     fn pass(&mut self, ms: u64) {
         for _ in 0..ms / 10 {
             self.now = self.now.after(Duration::from_millis(10));
@@ -98,7 +98,7 @@ impl Net {
         }
     }
 
-    /// Lets everything happen that needs no time.
+    /// Executes everything that needs no time.
     fn run(&mut self) {
         let ids: Vec<ServerId> = self.ends.keys().copied().collect();
         for _ in 0..20 {
@@ -194,7 +194,7 @@ impl Net {
         }
     }
 
-    /// Connects to a server without being one, from this host.
+    /// Opens a connection to a server from this host, without being a server.
     fn connect(&mut self, to: ServerId, channel: Channel, host: u64) -> LinkId {
         let (link, now) = (self.link(), self.now);
         self.end(to).accept(link, channel, address(host), [7; 16], now);
@@ -202,7 +202,7 @@ impl Net {
         link
     }
 
-    /// The same, and greets in the name of a server.
+    /// Opens a connection, and sends a greeting in the name of a server.
     fn greet(&mut self, to: ServerId, channel: Channel, from: u64, host: u64) -> LinkId {
         let link = self.connect(to, channel, host);
         self.write(to, link, &greeting(channel, ServerId(from), to));
@@ -226,7 +226,7 @@ impl Net {
         self.inputs.remove(&id).unwrap_or_default()
     }
 
-    /// A link that the first server has dialled: its two ends.
+    /// The two ends of a link that the first server dials.
     fn linked(&mut self) -> [LinkId; 2] {
         self.order(ONE, PeerCommand::Dial(TWO));
         let up = |inputs: Vec<Input>, peer, dialled| match inputs[..] {
@@ -239,7 +239,7 @@ impl Net {
         [up(self.take(ONE), TWO, true), up(self.take(TWO), ONE, false)]
     }
 
-    /// Why connections were refused, in the order of their ends.
+    /// Why connections were rejected, in the order of their ends.
     fn rejected(&mut self) -> Vec<PeerCloseReason> {
         let why = |note| match note {
             PeerNote::Rejected { why, .. } => Some(why),
@@ -340,7 +340,7 @@ fn pause_before_a_dial_grows_until_the_server_connects() {
     assert_eq!(waits, [0, 10, 20, 40, 80, 160, 320, 640, 1000]);
     let (_, why) = net.end(ONE).failure(TWO).expect("it was not reached").clone();
     assert_eq!(why.to_string(), "nobody is there");
-    // The next attempt would be made after a second, but the other server says something.
+    // The next pause would be a second, but a message of the other server ends it.
     net.absent.clear();
     net.order(ONE, PeerCommand::Dial(TWO));
     net.notify(TWO, ONE, 5);
@@ -360,8 +360,8 @@ fn only_the_newest_notification_waits_for_a_connection() {
     net.absent.clear();
     net.pass(200);
     assert_eq!(net.take(TWO), [Input::Election(ONE, notification(4))]);
-    // The socket takes nothing: what was queued is replaced after 5 s by the newest, on another
-    // connection.
+    // The socket takes no output: after 5 s the newest notification replaces the queued one, on
+    // another connection.
     let link = net.end(ONE).peers[&TWO].sender.expect("it is connected");
     net.stuck.insert(link);
     net.notify(ONE, TWO, 5);
@@ -470,7 +470,7 @@ fn link_that_is_heard_is_not_replaced_and_a_silent_or_closed_one_is() {
     net.pass(3_000);
     assert!(net.is_closed(TWO, later));
     net.take(TWO);
-    // Where the link is closed, its place is free at once.
+    // When the link closes, its place is free at once.
     let waits = net.greet(TWO, Channel::Quorum, 1, 1);
     net.write(TWO, refused, &[0xff; 100]);
     assert_eq!(net.take(TWO), [down(refused), up(waits)]);
@@ -508,8 +508,8 @@ fn listeners_are_bounded_and_a_silent_one_goes_first() {
 
 #[test]
 fn long_frames_are_read_only_on_links_on_which_the_core_has_sent() {
-    // The first byte of the content says what the message is: a request of a client, or a proposal,
-    // which no learner sends.
+    // The first byte of the content is the type of the message: a request of a client, or a
+    // proposal, which no learner sends.
     for (content, taken, read) in [(6, true, true), (6, false, false), (3, true, false)] {
         let mut net = Net::new(&options(None));
         let link = net.greet(TWO, Channel::Quorum, 1, 1);
@@ -622,7 +622,7 @@ fn connection_that_owes_its_proof_counts_among_those_that_have_not_greeted() {
 fn link_that_is_placed_in_a_turn_is_not_closed_in_it() {
     let mut net = Net::new(&options(None));
     let silent = net.greet(TWO, Channel::Quorum, 1, 1);
-    // Greets, and what follows is no message.
+    // An invalid message follows the greeting.
     let bad = net.connect(TWO, Channel::Quorum, 9);
     let bytes = [greeting(Channel::Quorum, ONE, TWO), vec![0xff; 100]].concat();
     net.write(TWO, bad, &bytes);
