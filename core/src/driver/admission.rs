@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edge_160_bounds_per_address_and_altogether_and_places_come_back() {
+    fn edge_160_connections_are_bounded_per_address_and_in_total() {
         let limits = ClientLimits {
             connections_per_ip: Some(2),
             connections: Some(3),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_another_protocol_is_called_by_its_name() {
+    fn bytes_of_another_protocol_are_reported_by_its_name() {
         check(*b"GET ", "it speaks HTTP, and this port ZooKeeper's protocol");
         check(*b"SSH-", "it speaks SSH, and this port ZooKeeper's protocol");
         let tls =

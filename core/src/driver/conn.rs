@@ -342,9 +342,9 @@ impl Conn {
         (bytes > self.output_max).then_some(ConnCloseReason::Answers { bytes })
     }
 
-    /// The client has taken output. Returns whether the core is to receive a heartbeat: the client's
-    /// pings wait behind its other requests, and a client on a slow line must keep its session
-    /// (SESS-05).
+    /// The client has taken output. Returns whether the core is to receive a heartbeat: the
+    /// client's pings wait behind its other requests, and a client on a slow line must keep its
+    /// session (SESS-05).
     pub(super) fn took_output(&mut self, bytes: usize, now: Instant) -> bool {
         self.output.leave(bytes);
         let is_heartbeat = self.paused

@@ -254,8 +254,9 @@ mod tests {
         assert_eq!((latency.last_ms(), latency.mean_whole_ms()), (3, 2));
     }
 
+    /// FLW-10.
     #[test]
-    fn flw_10_what_is_under_way_outlives_a_reset() {
+    fn reset_keeps_the_load() {
         let load = Load { requests: 3, large_bytes: 7 };
         let mut metrics = Metrics { received: 5, load, ..Metrics::default() };
         metrics.proposals.add(4);
@@ -264,8 +265,9 @@ mod tests {
         assert_eq!(metrics.proposals.to_string(), "-1/-1/-1");
     }
 
+    /// FLW-11.
     #[test]
-    fn flw_11_sizes_of_proposals() {
+    fn proposal_sizes_print_last_min_max() {
         let mut sizes = Sizes::default();
         for size in [40, 20, 30] {
             sizes.add(size);

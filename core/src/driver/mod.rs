@@ -50,8 +50,8 @@ pub struct TurnLimits {
     /// Inputs of other servers in a turn, and as many of clients: bounds how long either kind
     /// delays the other. Default 4,096.
     pub inputs: usize,
-    /// Units of work, as the core counts them, after which a turn takes no further input of servers,
-    /// or of clients. One input is not interrupted. Default 10,000, some ten milliseconds.
+    /// Units of work, as the core counts them, after which a turn takes no further input of
+    /// servers, or of clients. One input is not interrupted. Default 10,000, some ten milliseconds.
     pub units: u64,
 }
 

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_events_that_have_not_left_count() {
+    fn event_bytes_count_only_unsent_events() {
         let mut output = Output::default();
         let text =
             |text: &'static str| move |out: &mut BytesMut| out.extend_from_slice(text.as_bytes());
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_queued_leaves_in_order_and_in_chunks() {
+    fn output_leaves_in_order_and_in_chunks() {
         let mut output = Output::default();
         let mut expected = Vec::new();
         for size in [10, CHUNK_BYTES, 3, 5 * CHUNK_BYTES, 0, 7] {

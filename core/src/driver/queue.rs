@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn cheap_requests_of_one_client_come_together_and_in_order() {
+    fn cheap_requests_of_a_client_share_a_turn_in_order() {
         let mut queue = FairQueue::default();
         for conn in [A, B] {
             open(&mut queue, conn);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_little_waits_for_one_dear_request_at_most() {
+    fn cheap_client_waits_for_one_expensive_request_at_most() {
         let mut queue = FairQueue::default();
         for conn in [A, B] {
             open(&mut queue, conn);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_no_output_waits_and_its_end_does_not() {
+    fn inputs_of_a_client_that_takes_no_output_are_blocked_until_it_closes() {
         let mut queue = FairQueue::default();
         for conn in [A, B] {
             open(&mut queue, conn);

@@ -1,5 +1,5 @@
-//! A driver with a server on its own behind it, an ideal disk, and sockets that take as much as a
-//! test says.
+//! A driver around a standalone server, with an ideal disk, and sockets that take as many bytes as
+//! a test allows.
 
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::store::{DiskCommand, Recovered};
 use crate::throttle::ThrottleOptions;
 use crate::wire::{Acl, AddWatchMode, ConnectRequest, Request, RequestFrame, SetWatches};
 
-/// Bytes of an answer to `exists` where there is no node, and of one to a handshake.
+/// Bytes of an answer to `exists` for a missing node, and of one to a handshake.
 const MISSING: usize = 20;
 const CONNECTED: usize = 40;
 const TICK: Duration = Duration::from_secs(2);
@@ -26,12 +26,12 @@ pub(super) struct Host {
     pub(super) driver: Driver,
     out: Outbox,
     pub(super) now: Now,
-    /// How many bytes each socket still takes; without an entry, all.
+    /// How many bytes each socket still takes; without an entry, it takes all.
     takes: BTreeMap<ConnId, usize>,
     sent: BTreeMap<ConnId, usize>,
     notes: Vec<ClientNote>,
     last_conn: ConnId,
-    /// Inputs that were stepped in the last turn.
+    /// Inputs of the last turn.
     inputs: Vec<Input>,
 }
 
@@ -115,7 +115,7 @@ impl Host {
         }
     }
 
-    /// The client takes so many bytes, or all there are.
+    /// Lets the client take this many bytes, or all output from now on.
     pub(super) fn take(&mut self, conn: ConnId, bytes: Option<usize>) {
         match bytes {
             Some(bytes) => *self.takes.entry(conn).or_default() += bytes,
@@ -132,7 +132,7 @@ impl Host {
         self.last_conn
     }
 
-    /// As long as the connection is read.
+    /// Gives bytes to the driver if the connection is to be read.
     pub(super) fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
         if self.interest(conn) != Interest::Read {
             return;
@@ -158,7 +158,7 @@ impl Host {
     }
 }
 
-/// Of a client that wants a new session.
+/// The request for a new session.
 pub(super) fn connect_request() -> ConnectRequest {
     ConnectRequest {
         last_zxid_seen: Zxid::ZERO,
@@ -198,7 +198,7 @@ pub(super) fn create(path: &str) -> Request {
 }
 
 #[test]
-fn requests_are_answered_in_turns_and_all_of_them_are() {
+fn pipelined_requests_are_answered_over_several_turns() {
     let mut host = Host::new(ClientLimits::default(), TurnLimits::default());
     let conn = host.connect(1);
     host.receive(conn, &exists(1_000));
@@ -211,8 +211,9 @@ fn requests_are_answered_in_turns_and_all_of_them_are() {
     assert_eq!((host.interest(conn), host.driver.clients.unanswered()), (Interest::Read, 0));
 }
 
+/// SESS-05. A client that takes no output is not read, and its session expires.
 #[test]
-fn sess_05_a_client_that_takes_no_output_is_not_read_and_one_that_takes_some_is_heard() {
+fn client_that_takes_output_slowly_keeps_its_session() {
     let limits = ClientLimits { output_bytes: 10_000, ..ClientLimits::default() };
     let mut host = Host::new(limits, TurnLimits::default());
     let conn = host.connect(1);
@@ -224,7 +225,7 @@ fn sess_05_a_client_that_takes_no_output_is_not_read_and_one_that_takes_some_is_
     assert_eq!(host.interest(conn), Interest::Wait);
     let queued = host.driver.clients.unanswered();
     assert!(queued < 1_000, "{queued} requests are under way");
-    // It takes a little now and then, for longer than its session may be silent.
+    // It takes a little now and then, for longer than the timeout of its session.
     for _ in 0..40 {
         host.take(conn, Some(2));
         host.pass(Duration::from_millis(500));
@@ -239,7 +240,7 @@ fn sess_05_a_client_that_takes_no_output_is_not_read_and_one_that_takes_some_is_
 }
 
 #[test]
-fn events_that_a_client_does_not_take_are_bounded() {
+fn untaken_events_close_the_connection_above_a_bound() {
     let limits = ClientLimits { event_bytes: 2_000, ..ClientLimits::default() };
     let mut host = Host::new(limits, TurnLimits::default());
     let (watcher, writer) = (host.connect(1), host.connect(2));
@@ -256,10 +257,10 @@ fn events_that_a_client_does_not_take_are_bounded() {
     assert_eq!(host.interest(writer), Interest::Read);
 }
 
-/// A client that was cut off for the events that it had not taken hears by setWatches what it has
-/// missed. If that counted as well, it would be cut off again and again.
+/// A client that was disconnected for untaken events receives the missed ones by setWatches. If
+/// these counted as well, it would be disconnected again and again.
 #[test]
-fn what_set_watches_finds_is_asked_for_and_not_bounded_like_events() {
+fn events_found_by_set_watches_are_not_bounded() {
     let limits = ClientLimits { event_bytes: 100, ..ClientLimits::default() };
     let mut host = Host::new(limits, TurnLimits::default());
     let (watcher, writer) = (host.connect(1), host.connect(2));
@@ -274,8 +275,9 @@ fn what_set_watches_finds_is_asked_for_and_not_bounded_like_events() {
     assert_ne!(host.interest(watcher), Interest::Close);
 }
 
+/// WIRE-17.
 #[test]
-fn wire_17_who_says_nothing_and_who_does_not_end_a_frame_is_given_up() {
+fn silent_and_unfinished_connections_are_closed() {
     let mut host = Host::new(ClientLimits::default(), TurnLimits::default());
     let (silent, half, slow) = (host.accept(1), host.accept(2), host.connect(3));
     host.receive(half, &handshake()[..10]);
@@ -287,7 +289,7 @@ fn wire_17_who_says_nothing_and_who_does_not_end_a_frame_is_given_up() {
         assert_eq!(host.ended(conn), ConnCloseReason::Sessionless(Duration::from_secs(10)));
     }
     assert_eq!(host.driver.clients.metrics().sessionless, 2);
-    // More of the frame comes, but not all.
+    // More bytes of the frame arrive, but not all.
     host.pass(Duration::from_secs(5));
     host.receive(slow, &exists(1)[5..9]);
     host.pass(Duration::from_secs(4));
@@ -295,7 +297,7 @@ fn wire_17_who_says_nothing_and_who_does_not_end_a_frame_is_given_up() {
 }
 
 #[test]
-fn what_is_no_frame_behind_a_handshake_ends_the_connection_once_that_is_answered() {
+fn invalid_frame_after_a_handshake_ends_the_connection_after_the_answer() {
     let mut host = Host::new(ClientLimits::default(), TurnLimits::default());
     let conn = host.accept(1);
     let mut bytes = handshake();
@@ -307,8 +309,9 @@ fn what_is_no_frame_behind_a_handshake_ends_the_connection_once_that_is_answered
     assert!(matches!(host.ended(conn), ConnCloseReason::Malformed(_)));
 }
 
+/// THR-06.
 #[test]
-fn thr_06_a_bound_on_all_requests_lets_one_client_after_the_other_ask() {
+fn bound_on_all_requests_serves_clients_in_turn() {
     let bound = Some(2);
     let limits = ClientLimits { throttle_max_requests: bound, ..ClientLimits::default() };
     let mut host = Host::new(limits, TurnLimits::default());
@@ -325,8 +328,9 @@ fn thr_06_a_bound_on_all_requests_lets_one_client_after_the_other_ask() {
     assert_eq!(host.server.status().nodes, 5 + 18, "all are served");
 }
 
+/// THR-07.
 #[test]
-fn thr_07_a_request_that_has_waited_too_long_is_refused() {
+fn request_that_has_waited_too_long_is_refused() {
     let limits = ClientLimits {
         throttle_max_requests: Some(1),
         op_wait_max: Some(Duration::from_millis(100)),
@@ -344,9 +348,10 @@ fn thr_07_a_request_that_has_waited_too_long_is_refused() {
     assert_eq!(host.sent[&second], CONNECTED + MISSING, "it is answered");
 }
 
-/// Those who come later do not take the room that has become free for those who wait.
+/// THR-06.
+/// A new request does not take the room that has become free for those that wait.
 #[test]
-fn thr_06_newcomers_wait_behind_those_who_wait() {
+fn new_requests_queue_behind_waiting_connections() {
     let limits = ClientLimits { throttle_max_requests: Some(1), ..ClientLimits::default() };
     let mut host = Host::new(limits, TurnLimits::default());
     let conns: Vec<ConnId> = (1..=12).map(|address| host.connect(address)).collect();
@@ -361,9 +366,9 @@ fn thr_06_newcomers_wait_behind_those_who_wait() {
     assert!(first.iter().all(|conn| host.sent[conn] > CONNECTED), "{:?}", host.sent);
 }
 
-/// The end of a connection is not parked behind output that nobody takes.
+/// The `Closed` event of a connection is not blocked by untaken output.
 #[test]
-fn who_leaves_with_output_untaken_is_forgotten() {
+fn closed_connection_with_untaken_output_is_forgotten() {
     let limits = ClientLimits { output_bytes: 1_000, ..ClientLimits::default() };
     let mut host = Host::new(limits, TurnLimits::default());
     let conn = host.connect(1);
@@ -378,8 +383,9 @@ fn who_leaves_with_output_untaken_is_forgotten() {
     assert!(host.driver.clients.is_empty());
 }
 
+/// THR-05.
 #[test]
-fn thr_05_the_throttle_refuses_a_handshake_before_the_core_hears_of_it() {
+fn throttle_refuses_a_handshake_before_it_reaches_the_core() {
     let throttle = ThrottleOptions {
         tokens: 1,
         fill_time: Duration::from_secs(3600),
@@ -406,11 +412,11 @@ fn thr_05_the_throttle_refuses_a_handshake_before_the_core_hears_of_it() {
 }
 
 #[test]
-fn other_servers_and_deadlines_have_their_turn_however_much_clients_ask_for() {
+fn busy_clients_delay_neither_servers_nor_deadlines() {
     let turn = TurnLimits { inputs: 10, ..TurnLimits::default() };
     let mut host = Host::new(ClientLimits::default(), turn);
     let (busy, modest) = (host.connect(1), host.connect(2));
-    // Their answers have been seen to be small, and less was done for the one that comes first now.
+    // The driver has seen that their answers are small, and the busy client has its turn first.
     for conn in [busy, modest] {
         host.receive(conn, &exists(100));
         host.turns(30);
@@ -420,8 +426,8 @@ fn other_servers_and_deadlines_have_their_turn_however_much_clients_ask_for() {
     host.receive(modest, &exists(1));
     host.driver.push(Input::Peer(LinkId(1), PeerEvent::Down));
     host.turns(1);
-    // First the other server, then as many requests as fit. The other client's still waits when its
-    // session would expire: it counts as heard.
+    // First the input of the other server, then as many requests as fit. The request of the other
+    // client still waits when its session would expire: its heartbeat renews the session.
     assert!(matches!(host.inputs[0], Input::Peer(..)) && host.inputs.len() < 15);
     let heard = Input::Client(modest, ClientEvent::Heard);
     assert!(host.inputs.contains(&heard), "{:?}", host.inputs);
@@ -430,7 +436,7 @@ fn other_servers_and_deadlines_have_their_turn_however_much_clients_ask_for() {
 }
 
 #[test]
-fn nothing_is_left_of_connections_that_have_ended() {
+fn ended_connections_leave_no_state() {
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let mut below = |bound: u64| rng.next() % bound;
@@ -489,7 +495,7 @@ fn nothing_is_left_of_connections_that_have_ended() {
                 assert!(host.driver.clients.unanswered() <= bound);
             }
         }
-        // Those that take everything are answered, and all of them then end.
+        // Once clients take all output, every request is answered and every connection can end.
         for conn in conns.clone() {
             host.take(conn, None);
         }

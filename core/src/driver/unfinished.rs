@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_begins_with_a_message_and_not_with_each_of_its_bytes() {
+    fn deadline_counts_from_the_first_byte_of_a_message() {
         let at = |ms| Instant(0).after(Duration::from_millis(ms));
         let mut unfinished = Unfinished::new(Duration::from_millis(1_000));
         unfinished.note(0, at(0));

@@ -1,7 +1,7 @@
-//! What answers say of connections, sessions and watches: `cons`, `dump`, `stat`'s clients, `wchs`,
+//! Answers about connections, sessions and watches: `cons`, `dump`, `stat`'s clients, `wchs`,
 //! `wchc`, `wchp`.
 //!
-//! Owns these texts. Must not collect what stands in them.
+//! Owns these texts. Must not collect the data in them.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use crate::status::{Mode, SessionInfo, WatchSummary};
 /// What `dump` prints.
 #[derive(Debug)]
 pub struct Dump {
-    /// Leaders know when sessions expire.
+    /// Role of the server: leaders and standalone servers know when sessions expire.
     pub mode: Mode,
     /// Live sessions.
     pub sessions: Vec<SessionInfo>,
-    /// Those that only this server knows, where it may have some.
+    /// Sessions that only this server knows, if it may have local sessions.
     pub local_sessions: Option<Vec<SessionInfo>>,
     /// How many sessions have ephemeral nodes.
     pub owners: usize,
@@ -34,9 +34,9 @@ pub struct Dump {
     pub sessionless_timeout: Duration,
 }
 
-/// What `stat` says of it (FLW-12).
+/// The line of `stat` about a client (FLW-12).
 fn brief_line(client: &ClientLine) -> String {
-    // What the server waits for, as Java's selectors number it.
+    // The interest of the server, with the bits of Java's selectors.
     let interest = u8::from(client.reading) + 4 * u8::from(client.writing);
     format!(
         " /{}[{interest:x}](queued={},recved={},sent={}",
@@ -44,7 +44,7 @@ fn brief_line(client: &ClientLine) -> String {
     )
 }
 
-/// What `cons` says of it (FLW-02).
+/// The line of `cons` about a client (FLW-02).
 fn full_line(client: &ClientLine) -> String {
     let mut text = brief_line(client);
     let Some(Served { session, timeout_ms }) = client.served else {
@@ -82,7 +82,7 @@ pub(super) fn full(clients: &[ClientLine]) -> String {
     clients.iter().map(|client| full_line(client) + "\n").collect::<String>() + "\n"
 }
 
-/// FLW-05, up to the ephemeral nodes: they are [`Pairs`].
+/// `dump` (FLW-05) before the ephemeral nodes, which [`Pairs`] prints.
 pub fn dump_sessions(dump: &Dump) -> String {
     let mut text = "SessionTracker dump:\n".to_owned();
     if let Some(local) = &dump.local_sessions {
@@ -106,7 +106,7 @@ pub fn dump_sessions(dump: &Dump) -> String {
     text
 }
 
-/// FLW-05, behind the ephemeral nodes.
+/// `dump` (FLW-05) after the ephemeral nodes.
 pub fn dump_connections(dump: &Dump) -> String {
     "Connections dump:\nConnections ".to_owned() + &connection_sets(dump)
 }
@@ -115,7 +115,7 @@ pub fn dump_connections(dump: &Dump) -> String {
 fn session_sets(sessions: &[SessionInfo], now: Now) -> String {
     let mut sets: BTreeMap<Instant, Vec<String>> = BTreeMap::new();
     for session in sessions {
-        // One without a deadline is closing, or about to be known to all.
+        // A session without a deadline is closing, or is about to become global.
         if let Some(expires) = session.expires {
             sets.entry(expires).or_default().push(session.id.to_string());
         }
@@ -123,8 +123,8 @@ fn session_sets(sessions: &[SessionInfo], now: Now) -> String {
     "Session ".to_owned() + &timed_sets(&sets, now)
 }
 
-/// Connections by the time at which ZooKeeper would close them if nothing came: it looks every so
-/// often.
+/// Connections by the time at which ZooKeeper would close them if nothing arrived: it checks at
+/// intervals.
 fn connection_sets(dump: &Dump) -> String {
     let interval = u64::try_from(dump.sessionless_timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
     let mut sets: BTreeMap<Instant, Vec<String>> = BTreeMap::new();
@@ -155,14 +155,15 @@ fn timed_sets(sets: &BTreeMap<Instant, Vec<String>>, now: Now) -> String {
     text
 }
 
-/// FLW-13.
+/// The answer to `wchs` (FLW-13).
 pub fn watch_summary(summary: WatchSummary) -> String {
     let WatchSummary { connections, paths, watches } = summary;
     format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
 }
 
-/// What `wchc` (FLW-14), `wchp` (FLW-15) and `dump` (FLW-05) list: of pairs, that which several
-/// have in common stands once, and the other one of each below it. It goes on where it has stopped.
+/// The pairs that `wchc` (FLW-14), `wchp` (FLW-15) and `dump` (FLW-05) list: consecutive pairs with
+/// the same key share one head line, and each pair has a line below it. A listing can continue in a
+/// later part.
 #[derive(Debug)]
 pub struct Pairs<K> {
     current: Option<K>,
@@ -175,7 +176,7 @@ impl<K> Default for Pairs<K> {
 }
 
 impl<K> Pairs<K> {
-    /// One more, which stands below `head`, the text of its `key`.
+    /// Adds a pair: `line` below `head`, which is the text of its `key`.
     pub fn add<Q>(&mut self, text: &mut String, key: &Q, head: impl Display, line: impl Display)
     where
         K: Borrow<Q>,

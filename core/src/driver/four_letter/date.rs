@@ -1,4 +1,4 @@
-//! Dates as ZooKeeper prints them, in UTC: `Sat Nov 21 15:22:00 UTC 2026`, and of its build
+//! Dates as ZooKeeper prints them, in UTC: `Sat Nov 21 15:22:00 UTC 2026`, and for its build
 //! `2026-11-21 15:22 UTC`.
 //!
 //! Owns the calendar. Must not read clocks.
@@ -25,7 +25,7 @@ pub(super) fn of_build(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = civil(days);
     let month = MONTHS.iter().position(|name| *name == month).expect("is one of them");
-    // They begin with March.
+    // The list of months begins with March.
     let month = (month + 2) % 12 + 1;
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3600, second / 60 % 60)
 }

@@ -1,9 +1,9 @@
 //! Long answers: `dump`, `wchc` and `wchp`, made in parts of a bounded number of lines.
 //!
-//! Owns how far an answer has come. Must not queue it: `four_letter` does, one part after the
-//! other, each once the client has taken the one before.
+//! Owns the progress of an answer. Must not queue it: `four_letter` does, one part after the other,
+//! each once the client has taken the part before.
 //!
-//! Each line is accurate when it is made. A line that begins or ends to hold between two parts may
+//! Each line is correct when it is made. A line that becomes valid or invalid between two parts may
 //! be in the answer or not. In `dump`, the sessions and connections are those of the first part.
 
 use super::conns::{Dump, Pairs, dump_connections, dump_sessions};
@@ -22,7 +22,7 @@ pub(super) enum Listing {
     ByPath(WatchListing, Pairs<String>),
 }
 
-/// FLW-05.
+/// Progress of `dump` (FLW-05).
 #[derive(Debug)]
 pub(super) struct DumpListing {
     dump: Dump,
@@ -53,12 +53,12 @@ impl Listing {
         Listing::Dump(Box::new(DumpListing { dump, begun: false, last: None, pairs }))
     }
 
-    /// FLW-14.
+    /// The listing of `wchc` (FLW-14).
     pub(super) fn by_conn() -> Listing {
         Listing::ByConn(WatchListing::default(), Pairs::default())
     }
 
-    /// FLW-15.
+    /// The listing of `wchp` (FLW-15).
     pub(super) fn by_path() -> Listing {
         Listing::ByPath(WatchListing::default(), Pairs::default())
     }

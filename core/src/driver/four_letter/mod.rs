@@ -1,4 +1,4 @@
-//! Four-letter commands (FLW): what operators and monitoring tools ask, and the answers.
+//! Four-letter commands (FLW): the commands of operators and monitoring tools, and the answers.
 //!
 //! Owns which answer a command gets, its effect on counters, and the commands that wait: for a
 //! later turn, for facts of the process, or for a client to take a part of a long answer. Must not
@@ -46,7 +46,7 @@ const PART_TIMEOUT: Duration = Duration::from_secs(10);
 /// ZooKeeper's trace mask until `stmk` sets one. The mask has no effect here.
 const TRACE_MASK: i64 = 306;
 
-/// See the module.
+/// State of all four-letter commands.
 #[derive(Debug)]
 pub struct FourLetter {
     options: FourLetterOptions,
@@ -57,14 +57,14 @@ pub struct FourLetter {
     /// Since when this server serves as the leader of others; `None` if it does not.
     leading_since: Option<Instant>,
     trace_mask: i64,
-    /// Commands that are not answered, or not to the end.
+    /// Commands whose answer is incomplete.
     pending: BTreeMap<ConnId, Pending>,
-    /// Those of them that can continue, in the order of their turns.
+    /// Pending commands that can continue, oldest first.
     ready: VecDeque<ConnId>,
     queries: VecDeque<(ConnId, HostQuery)>,
 }
 
-/// A command that is not answered to the end.
+/// A command whose answer is incomplete.
 #[derive(Debug)]
 struct Pending {
     command: FourLetterCommand,
@@ -77,7 +77,7 @@ struct Pending {
 enum Step {
     /// Its answer ends with this text.
     Answer(String),
-    /// A part of its answer, behind which more follows.
+    /// A part of its answer; further parts follow.
     Part(String),
     /// It waits for this fact.
     Query(HostQuery),
@@ -166,7 +166,7 @@ impl FourLetter {
                 Step::Answer(text) => clients.end_answer(conn, &text),
                 Step::Part(text) => {
                     if text.is_empty() {
-                        // No socket will report that it has taken it.
+                        // No socket will report that an empty part was taken.
                         self.ready.push_back(conn);
                     } else {
                         clients.queue_part(conn, &text, now.mono.after(PART_TIMEOUT));
@@ -248,7 +248,7 @@ impl FourLetter {
         }
     }
 
-    /// The commands that only a server answers which serves clients.
+    /// The commands that are answered only while the server serves clients.
     fn step_serving(
         &self,
         pending: &mut Pending,

@@ -24,7 +24,7 @@ pub struct FourLetterOptions {
     pub backlog: u32,
     /// Lines of a part of a long answer.
     pub part_lines: usize,
-    /// `None` for a standalone server.
+    /// The ensemble; `None` for a standalone server.
     pub ensemble: Option<EnsembleInfo>,
 }
 
@@ -112,7 +112,7 @@ pub struct Environment {
     pub memory: Option<[u64; 2]>,
 }
 
-/// Nothing is configured; as in ZooKeeper only `srvr` is answered.
+/// As in ZooKeeper, only `srvr` is answered without configuration.
 impl Default for FourLetterOptions {
     fn default() -> FourLetterOptions {
         FourLetterOptions {
@@ -130,9 +130,8 @@ impl Default for FourLetterOptions {
 }
 
 impl FourLetterOptions {
-    /// The version, followed by the date of the build, as parsers of monitoring tools expect.
-    /// Monitoring reads the first three numbers as the version of ZooKeeper whose behaviour to
-    /// expect.
+    /// The version, followed by the date of the build, in the form that monitoring tools parse. The
+    /// first three numbers are the version of ZooKeeper whose behaviour this server has.
     pub fn version_text(&self) -> String {
         format!("3.9.4-zabkeeper-{}, built on {}", self.version, date::of_build(self.built_at))
     }

@@ -1,4 +1,4 @@
-//! Four-letter commands over the connections of a driver: what they change, and whom they wait for.
+//! Four-letter commands over the connections of a driver: their effects, and what they wait for.
 
 use bytes::BytesMut;
 
@@ -7,10 +7,10 @@ use crate::driver::tests::{Host, create, exists, frames};
 use crate::driver::{ClientLimits, ConnCloseReason, Interest, TurnLimits};
 use crate::wire::Request;
 
-/// More than two parts of an answer have lines.
+/// Lines for more than two parts of an answer.
 const WATCHED: usize = 2_500;
 
-/// The time for a part of a long answer.
+/// The time limit for a part of a long answer.
 const PART_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn host(whitelist: Whitelist) -> Host {
@@ -20,7 +20,7 @@ fn host(whitelist: Whitelist) -> Host {
     host
 }
 
-/// A new connection that sends this, and takes nothing by itself.
+/// Opens a connection that sends `bytes` and takes no output by itself.
 fn send(host: &mut Host, bytes: &[u8]) -> ConnId {
     let conn = host.accept(9);
     host.take(conn, Some(0));
@@ -28,7 +28,7 @@ fn send(host: &mut Host, bytes: &[u8]) -> ConnId {
     conn
 }
 
-/// Takes what is queued for the client.
+/// Takes all queued output of the connection.
 fn read(host: &mut Host, conn: ConnId) -> String {
     let mut text = String::new();
     loop {
@@ -42,7 +42,7 @@ fn read(host: &mut Host, conn: ConnId) -> String {
     }
 }
 
-/// Asks, and takes the whole answer.
+/// Sends a command, and takes the whole answer.
 fn ask(host: &mut Host, bytes: &[u8]) -> String {
     let conn = send(host, bytes);
     host.turns(1);

@@ -1,4 +1,4 @@
-//! The texts of answers, but for those about connections, sessions and watches.
+//! The texts of answers, except those about connections, sessions and watches.
 //!
 //! Owns their lines, which are ZooKeeper 3.9's as far as the figures exist here. Must not collect
 //! the figures.
@@ -18,7 +18,7 @@ use crate::wire::FourLetterCommand;
 /// The answer to most commands while clients are not served.
 pub const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
-/// Everything that answers are made of.
+/// The data of all answers.
 pub struct Figures<'a> {
     /// Settings of the process.
     pub options: &'a FourLetterOptions,
@@ -26,19 +26,20 @@ pub struct Figures<'a> {
     pub config: &'a Config,
     /// `maxClientCnxns`.
     pub connections_per_ip: Option<usize>,
-    /// What the server reports of itself.
+    /// Status that the server reports.
     pub status: &'a Status,
     /// The driver's counters.
     pub metrics: &'a Metrics,
     /// Every open connection, with or without a session.
     pub clients: Vec<ClientLine>,
-    /// Since the start of the process.
+    /// Time since the start of the process.
     pub uptime: Duration,
-    /// Since this server serves as a leader; zero if it does not.
+    /// Time since this server serves as a leader; zero if it does not.
     pub leader_uptime: Duration,
     /// Sizes of the directories, for the commands that print them.
     pub disk: DiskUse,
-    /// Of the process, for the commands that print them and where the system shows them.
+    /// File descriptors of the process, for the commands that print them and if the system shows
+    /// them.
     pub descriptors: Option<Descriptors>,
     /// Probability that a handshake is refused by chance, in millionths.
     pub drop_probability: u32,
@@ -58,8 +59,8 @@ fn mode(status: &Status) -> &'static str {
     }
 }
 
-/// The last applied transaction. Of a leader whose epoch has no transaction yet: the zxid that the
-/// epoch starts from.
+/// The last applied transaction. A leader whose epoch has no transaction yet prints the first zxid
+/// of the epoch.
 fn last_zxid(status: &Status) -> Zxid {
     match status.mode {
         Mode::Leader => status.applied.max(Zxid::start_of(status.current_epoch)),
@@ -97,12 +98,12 @@ fn summary(figures: &Figures<'_>) -> String {
     )
 }
 
-/// FLW-11. A leader also says how large its proposals are.
+/// The answer to `srvr` (FLW-11). A leader also prints the sizes of its proposals.
 pub fn srvr(figures: &Figures<'_>) -> String {
     format!("Zookeeper version: {}\n{}", figures.options.version_text(), summary(figures))
 }
 
-/// FLW-12.
+/// The answer to `stat` (FLW-12).
 pub fn stat(figures: &Figures<'_>) -> String {
     let clients = conns::brief(&figures.clients);
     format!(
@@ -112,17 +113,17 @@ pub fn stat(figures: &Figures<'_>) -> String {
     )
 }
 
-/// FLW-02.
+/// The answer to `cons` (FLW-02).
 pub fn cons(figures: &Figures<'_>) -> String {
     conns::full(&figures.clients)
 }
 
-/// FLW-04.
+/// The answer to `dirs` (FLW-04).
 pub fn dirs(disk: &DiskUse) -> String {
     format!("datadir_size: {}\nlogdir_size: {}\n", disk.snapshots, disk.log)
 }
 
-/// FLW-01.
+/// The answer to `conf` (FLW-01).
 pub fn conf(figures: &Figures<'_>) -> String {
     let Figures { options, config, disk, .. } = figures;
     // As in ZooKeeper only servers of an ensemble have a number.
@@ -158,7 +159,7 @@ pub fn conf(figures: &Figures<'_>) -> String {
     text
 }
 
-/// The lines of `conf` about an ensemble. As in ZooKeeper the last one has no line feed.
+/// The lines of `conf` about an ensemble. As in ZooKeeper, the last one has no line feed.
 fn membership(config: &Config, ensemble: &EnsembleInfo) -> String {
     let ticks = |limit: Duration| limit.as_millis() / config.tick().as_millis();
     let mut text = format!(
@@ -175,11 +176,12 @@ fn membership(config: &Config, ensemble: &EnsembleInfo) -> String {
     text + "version=0"
 }
 
-/// FLW-06. kazoo reads the version from here. Scripts look for all of ZooKeeper's keys; ZooKeeper
-/// prints `<NA>` for a value that is not available, and so do the keys that only Java has here.
+/// The answer to `envi` (FLW-06). kazoo reads the version from it. All of ZooKeeper's keys are
+/// printed, because scripts look for them; as in ZooKeeper, `<NA>` stands for a value that is not
+/// available, such as those of Java.
 pub fn envi(options: &FourLetterOptions, env: &Environment) -> String {
     let mut text = format!("Environment:\nzookeeper.version={}\n", options.version_text());
-    // Java's names for both.
+    // Java's names of both.
     let os = match env.os {
         "linux" => "Linux",
         "macos" => "Mac OS X",
@@ -214,7 +216,8 @@ pub fn envi(options: &FourLetterOptions, env: &Environment) -> String {
     text
 }
 
-/// FLW-16: in ZooKeeper's order, without the metrics that have no meaning here.
+/// The answer to `mntr` (FLW-16): in ZooKeeper's order, without the metrics that have no meaning
+/// here.
 pub fn mntr(figures: &Figures<'_>) -> String {
     let Figures { status, metrics, clients, .. } = figures;
     let latency = &metrics.latency;
@@ -250,7 +253,7 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     line("connection_drop_probability", &format_args!("{probability:?}"));
     line("watch_count", &status.watches);
     if leads {
-        // There are none yet.
+        // There are no observers yet.
         line("synced_non_voting_followers", &0);
         line("synced_observers", &0);
     }

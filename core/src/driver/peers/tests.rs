@@ -404,7 +404,7 @@ fn notifications_beyond_a_burst_wait_and_the_newest_of_them_counts() {
 }
 
 #[test]
-fn connections_of_others_than_servers_are_closed_with_the_reason() {
+fn connections_without_a_valid_greeting_are_closed_with_the_reason() {
     let mut net = Net::new(&options(None));
     let [here, there] = net.linked();
     for channel in [Channel::Quorum, Channel::Election] {
@@ -440,7 +440,7 @@ fn connections_of_others_than_servers_are_closed_with_the_reason() {
 }
 
 #[test]
-fn oldest_of_those_that_do_not_greet_is_closed_and_a_server_gets_in() {
+fn oldest_connection_without_a_greeting_is_closed_and_a_server_is_accepted() {
     let mut net = Net::new(&options(None));
     let silent: Vec<LinkId> = (0..100).map(|_| net.connect(TWO, Channel::Quorum, 9)).collect();
     net.run();
@@ -451,7 +451,7 @@ fn oldest_of_those_that_do_not_greet_is_closed_and_a_server_gets_in() {
 }
 
 #[test]
-fn link_that_is_heard_is_not_replaced_and_a_silent_or_closed_one_is() {
+fn active_link_is_kept_and_a_silent_or_closed_one_is_replaced() {
     let mut net = Net::new(&options(None));
     // A link is silent after half of the sync limit of 5 s.
     let old = net.greet(TWO, Channel::Quorum, 1, 1);
@@ -477,7 +477,7 @@ fn link_that_is_heard_is_not_replaced_and_a_silent_or_closed_one_is() {
 }
 
 #[test]
-fn connections_that_come_too_often_are_refused_without_the_core() {
+fn too_frequent_connections_are_refused_without_the_core() {
     let mut net = Net::new(&options(None));
     let stands = net.greet(TWO, Channel::Quorum, 1, 1);
     net.take(TWO);
@@ -495,7 +495,7 @@ fn connections_that_come_too_often_are_refused_without_the_core() {
 }
 
 #[test]
-fn listeners_are_bounded_and_a_silent_one_goes_first() {
+fn notification_connections_are_bounded_and_a_silent_one_is_closed_first() {
     let mut net = Net::new(&options(None));
     let links: Vec<LinkId> = (0..4).map(|_| net.greet(TWO, Channel::Election, 1, 1)).collect();
     let mut bytes = Vec::new();
@@ -526,7 +526,7 @@ fn long_frames_are_read_only_on_links_on_which_the_core_has_sent() {
 }
 
 #[test]
-fn message_that_does_not_end_ends_its_link() {
+fn unfinished_message_closes_its_link() {
     let mut net = Net::new(&options(None));
     let link = net.greet(TWO, Channel::Quorum, 1, 1);
     let other = net.greet(TWO, Channel::Election, 1, 1);
@@ -546,7 +546,7 @@ fn message_that_does_not_end_ends_its_link() {
 }
 
 #[test]
-fn link_that_takes_nothing_is_closed_above_a_bound() {
+fn link_with_too_much_untaken_output_is_closed() {
     let mut options = options(None);
     options.output_bytes = 100_000;
     let mut net = Net::new(&options);
@@ -581,7 +581,7 @@ fn servers_are_not_read_while_too_many_inputs_wait() {
 }
 
 #[test]
-fn proof_of_the_secret_replaces_links_at_once_and_nothing_else_gets_in() {
+fn proof_of_the_secret_replaces_links_at_once_and_is_demanded() {
     let mut net = Net::new(&options(Some("a secret that only tests would use")));
     let [here, there] = net.linked();
     let refused = net.greet(TWO, Channel::Quorum, 1, 1);
@@ -602,7 +602,7 @@ fn first_notification_follows_the_proof_of_the_secret() {
 }
 
 #[test]
-fn connection_that_owes_its_proof_counts_among_those_that_have_not_greeted() {
+fn connection_without_its_proof_counts_as_ungreeted() {
     let mut net = Net::new(&options(Some("a secret that only tests would use")));
     let secrets = Secrets::parse("a secret that only tests would use").expect("a secret");
     let local = Local { id: ONE, ensemble: 0, secrets, demands_secret: true };
@@ -619,7 +619,7 @@ fn connection_that_owes_its_proof_counts_among_those_that_have_not_greeted() {
 }
 
 #[test]
-fn link_that_is_placed_in_a_turn_is_not_closed_in_it() {
+fn link_placed_in_a_turn_is_not_closed_in_the_same_turn() {
     let mut net = Net::new(&options(None));
     let silent = net.greet(TWO, Channel::Quorum, 1, 1);
     // An invalid message follows the greeting.
@@ -634,7 +634,7 @@ fn link_that_is_placed_in_a_turn_is_not_closed_in_it() {
 }
 
 #[test]
-fn messages_behind_a_greeting_wait_while_too_many_inputs_do() {
+fn messages_after_a_greeting_wait_while_too_many_inputs_are_queued() {
     let mut options = options(None);
     options.inputs = 3;
     let mut net = Net::new(&options);

@@ -1,5 +1,5 @@
-//! The texts, with figures that a running server never has; their shapes are those recorded from
-//! ZooKeeper 3.9.4.
+//! The texts, with figures that do not occur together in a running server; their form is that of
+//! texts recorded from ZooKeeper 3.9.4.
 
 use core::net::SocketAddr;
 
@@ -17,7 +17,7 @@ use crate::wire::Reply;
 
 const NOW: Now = Now { mono: Instant(5_000_000_000), wall: WallMs(1_795_274_515_500) };
 
-/// A configuration of servers, and the first of them.
+/// The configuration of the first server, and its options.
 type Settings = (Config, FourLetterOptions);
 
 fn check(text: fn(&Figures<'_>) -> String) -> String {
@@ -83,11 +83,12 @@ fn check_in(
         descriptors: Some(Descriptors { open: 43, limit: 20_000 }),
         drop_probability: 20_000,
     };
-    // Each version has another number.
+    // The version changes with each release.
     text(&figures).replace(&options.version_text(), "3.9.4-zabkeeper-VERSION, built on DATE")
 }
 
-/// One that serves a session, one that has just been reset, and the one that asks.
+/// A busy client with a session, an idle one with reset statistics, and the connection of the
+/// command itself.
 fn clients() -> Vec<ClientLine> {
     let client = |port, timeout_ms: Option<i32>| ClientLine {
         peer: SocketAddr::from(([127, 0, 0, 1], port)),
@@ -171,13 +172,15 @@ fn a_dump(mode: Mode, local: Option<i64>) -> String {
     text + &dump_connections(&dump)
 }
 
+/// FLW-01.
 #[test]
-fn flw_01_conf() {
+fn conf_prints_the_settings() {
     insta::assert_snapshot!(check(conf));
 }
 
+/// FLW-01, FLW-11, FLW-16.
 #[test]
-fn flw_01_11_and_16_in_an_ensemble() {
+fn ensemble_server_prints_its_membership_and_role() {
     let conf = check_in_ensemble(conf, Mode::Follower);
     let ensemble = conf.split_once("serverId=1\n").expect("is there").1;
     assert_eq!(
@@ -201,10 +204,10 @@ fn flw_01_11_and_16_in_an_ensemble() {
     }
 }
 
-/// The version ends in the date of the build. Parsers of others go by this form: go-zookeeper's,
-/// Metricbeat's.
+/// FLW-06, FLW-11, FLW-12, FLW-16.
+/// The version ends with the date of the build. go-zookeeper and Metricbeat parse this form.
 #[test]
-fn flw_06_11_12_and_16_the_version_has_the_form_of_zookeeper() {
+fn version_has_the_form_of_zookeeper() {
     let form = |text: &str| -> String {
         let shape = |c: char| if c.is_ascii_digit() { 'd' } else { c };
         text.chars().map(shape).collect()
@@ -218,10 +221,11 @@ fn flw_06_11_12_and_16_the_version_has_the_form_of_zookeeper() {
     assert!(ours.starts_with("3.9.4-zabkeeper-"), "{ours}");
 }
 
-/// Which lines ZooKeeper 3.9.4 has for whom, and in which order: recorded from one server and from
-/// three.
+/// FLW-16.
+/// The lines of ZooKeeper 3.9.4 in each role, and their order: recorded from a standalone server
+/// and from an ensemble of three.
 #[test]
-fn flw_16_mntr_has_lines_of_zookeeper_in_its_order() {
+fn mntr_has_the_lines_of_zookeeper_in_its_order() {
     let recorded = include_str!("../../../../tests/golden/mntr-3.9.4.txt");
     for (mode, state) in
         [(Mode::Leader, "leader"), (Mode::Follower, "follower"), (Mode::Standalone, "standalone")]
@@ -239,10 +243,11 @@ fn flw_16_mntr_has_lines_of_zookeeper_in_its_order() {
     }
 }
 
-/// With the values of a real leader as soon as it leads, but for sizes: its transactions are
-/// encoded in another way.
+/// FLW-11, FLW-16.
+/// The values are those of a real leader that has just begun to lead, except for the sizes:
+/// transactions have another encoding here.
 #[test]
-fn flw_11_and_16_a_leader_says_what_only_it_knows() {
+fn leader_prints_its_own_figures() {
     let text = check_in_ensemble(mntr, Mode::Leader);
     for line in [
         "zk_min_proposal_size\t32",
@@ -271,24 +276,28 @@ fn flw_11_and_16_a_leader_says_what_only_it_knows() {
     assert_eq!(zxid(Mode::Standalone, 1, 0), "0x0");
 }
 
+/// FLW-02.
 #[test]
-fn flw_02_cons() {
+fn cons_prints_all_connections() {
     insta::assert_snapshot!(check(cons));
 }
 
+/// FLW-04.
 #[test]
-fn flw_04_dirs() {
+fn dirs_prints_the_sizes_of_directories() {
     let disk = DiskUse { snapshots: 478, log: 67_108_880 };
     assert_eq!(dirs(&disk), "datadir_size: 478\nlogdir_size: 67108880\n");
 }
 
+/// FLW-05.
 #[test]
-fn flw_05_dump() {
+fn dump_prints_sessions_and_connections() {
     insta::assert_snapshot!(a_dump(Mode::Standalone, None));
 }
 
+/// FLW-05.
 #[test]
-fn flw_05_dump_of_a_follower() {
+fn dump_of_a_follower_prints_no_expiry_times() {
     let text = a_dump(Mode::Follower, None);
     let sessions = text.split("ephemeral nodes").next().expect("is there");
     assert_eq!(
@@ -298,8 +307,9 @@ fn flw_05_dump_of_a_follower() {
     );
 }
 
+/// FLW-05.
 #[test]
-fn flw_05_dump_where_local_sessions_are_on() {
+fn dump_prints_local_sessions_first() {
     for (mode, global) in [
         (Mode::Leader, "Global Session Sets (2)/(3):\n"),
         (Mode::Follower, "Global Sessions(3):\n"),
@@ -311,8 +321,9 @@ fn flw_05_dump_where_local_sessions_are_on() {
     }
 }
 
+/// FLW-06.
 #[test]
-fn flw_06_envi() {
+fn envi_prints_the_environment() {
     let user = Some("zk".to_owned());
     let env = Environment { user, memory: Some([370, 512]), ..Environment::default() };
     let text = envi(&FourLetterOptions::default(), &env);
@@ -335,18 +346,21 @@ fn flw_06_envi() {
     }
 }
 
+/// FLW-11.
 #[test]
-fn flw_11_srvr() {
+fn srvr_prints_the_figures() {
     insta::assert_snapshot!(check(srvr));
 }
 
+/// FLW-12.
 #[test]
-fn flw_12_stat() {
+fn stat_prints_the_figures_and_clients() {
     insta::assert_snapshot!(check(stat));
 }
 
+/// FLW-13, FLW-14, FLW-15.
 #[test]
-fn flw_13_to_15_watches() {
+fn watches_are_listed_by_connection_and_by_path() {
     let summary = WatchSummary { connections: 2, paths: 2, watches: 3 };
     assert_eq!(watch_summary(summary), "2 connections watching 2 paths\nTotal watches:3\n");
     let (a, b) = (ConnId(1), ConnId(2));
@@ -363,13 +377,15 @@ fn flw_13_to_15_watches() {
     assert_eq!(text, "/w\n\t0xffffffffffffffff\n\t0x10\n/w/e\n\t0x10\n");
 }
 
+/// FLW-16.
 #[test]
-fn flw_16_mntr() {
+fn mntr_prints_the_metrics() {
     insta::assert_snapshot!(check(mntr));
 }
 
+/// WIRE-13.
 #[test]
-fn wire_13_a_command_off_the_whitelist() {
+fn command_off_the_whitelist_is_refused() {
     let refusal = "wchs is not executed because it is not in the whitelist.\n";
     assert_eq!(refused(FourLetterCommand::Wchs), refusal);
 }
