@@ -8,26 +8,27 @@ use zabkeeper_core::{Instant, Now, WallMs};
 /// Milliseconds since 1970 at which every run begins.
 const EPOCH_MS: i64 = 1_700_000_000_000;
 
-/// Clocks as they run since a boot.
+/// The clocks since a boot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     booted_at: Instant,
-    /// What the monotonic clock showed at boot.
+    /// Reading of the monotonic clock at boot, ns.
     origin: u64,
-    /// Thousandths by which it runs fast; negative: slow.
+    /// Thousandths by which the monotonic clock runs fast; negative: slow.
     drift: i64,
-    /// How far the wall clock is off, ms.
+    /// Error of the wall clock, ms.
     wall_offset: i64,
 }
 
 impl Clock {
-    /// A clock that shows `origin` at `booted_at` and runs `drift` thousandths fast.
+    /// Clocks of which the monotonic one shows `origin` at `booted_at` and runs `drift` thousandths
+    /// fast.
     pub(crate) fn new(booted_at: Instant, origin: u64, drift: i64, wall_offset: i64) -> Clock {
         assert!((-500..=500).contains(&drift), "a drift of {drift} thousandths");
         Clock { booted_at, origin, drift, wall_offset }
     }
 
-    /// What the clocks show.
+    /// Reads both clocks.
     pub(crate) fn read(&self, at: Instant) -> Now {
         let passed = at.0.saturating_sub(self.booted_at.0);
         let shown = passed.checked_mul(self.rate()).expect("a run is shorter than that") / 1_000;
@@ -36,10 +37,10 @@ impl Clock {
         Now { mono, wall: WallMs(EPOCH_MS + ms + self.wall_offset) }
     }
 
-    /// When the monotonic clock shows `mono`.
+    /// When the monotonic clock will show `mono`.
     pub(crate) fn when(&self, mono: Instant) -> Instant {
         let ahead = mono.0.saturating_sub(self.origin);
-        // What is months away does not come.
+        // A deadline whose computation overflows never comes.
         let passed =
             ahead.checked_mul(1_000).map_or(u64::MAX, |scaled| scaled.div_ceil(self.rate()));
         Instant(self.booted_at.0.saturating_add(passed))
@@ -50,7 +51,7 @@ impl Clock {
         self.wall_offset += ms;
     }
 
-    /// How far the wall clock is off, ms: it survives the boot.
+    /// Error of the wall clock, ms; it survives a boot.
     pub(crate) fn wall_offset(&self) -> i64 {
         self.wall_offset
     }
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_shows_and_the_wall_jumps_alone() {
+    fn drift_changes_the_monotonic_clock_and_a_jump_only_the_wall_clock() {
         let mut clock = Clock::new(Instant(0), 0, 100, 0);
         let before = clock.read(Instant(1_000_000_000));
         assert_eq!(before.mono, Instant(1_100_000_000));

@@ -1,15 +1,14 @@
-//! What an operator changes between two starts of a server.
+//! Changes of an operator's settings between two starts of a server.
 //!
-//! Owns which settings, and what they become. Must not touch what all servers have to agree about,
-//! nor what a promise is measured by: timeouts, what is known of users and nodes, how long an epoch
-//! is.
+//! Owns which settings change, and their new values. Must not change settings that all servers must
+//! agree on, nor those on which promises depend: timeouts, users, nodes, the length of an epoch.
 
 use zabkeeper_core::{Config, Limits, SessionOptions};
 
 use crate::engine::seed::Rng;
 use crate::world::options::{ServerOptions, draw_pace, draw_room};
 
-/// Gives the server other settings. Returns what is changed, for people.
+/// Draws other settings for the server. Returns the changes as text.
 pub(super) fn draw(
     config: &mut Config,
     store: &mut storage_fs::Options,
@@ -19,16 +18,15 @@ pub(super) fn draw(
     let SessionOptions { local, upgrade } = &mut config.sessions;
     *local ^= rng.chance(1, 2);
     *upgrade ^= rng.chance(1, 4);
-    let said = format!(", local sessions={local}, upgrade={upgrade}");
+    let text = format!(", local sessions={local}, upgrade={upgrade}");
     if rng.chance(1, 2) {
-        // What a run can afford in the way of snapshots and segments was drawn; they may only
-        // become rarer.
+        // Snapshots and segments may only become rarer than drawn, because of the cost of a run.
         store.segment_bytes = drawn.segment_bytes.max(*rng.pick(&[64, 64 << 10, 256 << 10]));
         redraw(&mut config.limits, drawn, rng);
         let segment_bytes = store.segment_bytes;
-        return format!("{said}, log segment={segment_bytes}B, {:?}", config.limits);
+        return format!("{text}, log segment={segment_bytes}B, {:?}", config.limits);
     }
-    said
+    text
 }
 
 fn redraw(limits: &mut Limits, drawn: &ServerOptions, rng: &mut Rng) {

@@ -1,8 +1,7 @@
-//! What a machine's disk holds: what a crash has taken from it, its damage, its replacement, and
-//! the disk audit.
+//! Content of a machine's disk: losses in a crash, damage, replacement, and the disk audit.
 //!
-//! Owns what is done to it from outside, and what is counted and told of it. Must not decide when
-//! any of it happens. How a disk behaves is in `fs`, how it is read back in `disk_audit`.
+//! Owns changes of the disk from outside, and their counters and trace. Must not decide when they
+//! happen. `fs` has the behaviour of a disk, `disk_audit` its recovery.
 
 use zabkeeper_core::{Epoch, Instant, Zxid};
 
@@ -28,8 +27,8 @@ impl Node {
         shared.note(Kind::Process, (self.id.0, self.incarnation), bytes.as_flattened(), || {
             let taken = losses.fields().into_iter().filter(|(_, count)| *count > 0);
             let taken: Vec<String> = taken.map(|(what, count)| format!("{count} {what}")).collect();
-            let told = if taken.is_empty() { "all kept".to_owned() } else { taken.join(", ") };
-            format!("s{} after the crash, on its disk: {told}", self.id)
+            let summary = if taken.is_empty() { "all kept".to_owned() } else { taken.join(", ") };
+            format!("s{} after the crash, on its disk: {summary}", self.id)
         });
         shared.counters.losses.add(losses);
         if losses.torn > 0 {
@@ -41,7 +40,7 @@ impl Node {
         faults[Fault::DiskNames as usize] += losses.names_lost + losses.resurrected;
     }
 
-    /// The disk is replaced by an empty one. The machine must be off.
+    /// Replaces the disk by an empty one. The machine must be off.
     pub fn wipe(&mut self, shared: &mut Shared) {
         assert!(!self.is_running(), "the disk of a running server is not taken away");
         let id = self.id;
@@ -55,7 +54,7 @@ impl Node {
         shared.observe(Observation::Wiped { server: id });
     }
 
-    /// Something durable is damaged while it is down; says whether there is anything.
+    /// Damages durable content of a machine that is down. Returns whether there was any.
     pub fn damage(&mut self, rng: &mut Rng, shared: &mut Shared) -> bool {
         assert!(!self.is_running(), "damage shows when a server starts");
         let Some(damage) = self.disk.borrow_mut().bit_rot(self.log_end, rng) else {
@@ -68,44 +67,45 @@ impl Node {
         true
     }
 
-    /// The store refuses what is damaged: could it do with what has not? Each slot of the state
-    /// file is whole in itself, and an older snapshot will do where the log goes on from there.
+    /// Could the store recover from the undamaged files alone? Each slot of the state file is
+    /// complete in itself, and an older snapshot suffices if the log continues from it.
     pub(super) fn could_recover(&self, now: Instant) -> bool {
         let is_log = |file: &String| file != disk_audit::STATE && !is_snapshot(file);
         !self.damaged_files.iter().any(is_log)
             && disk_audit::opens_without(&self.disk.borrow(), now, &self.damaged_files, self.store)
     }
 
-    /// Audits the disk: what would survive a power failure now, at worst and at best. Each
-    /// must be a disk that the commands given so far explain; the best case is not always the
-    /// longer log, as a cut may be under way.
+    /// Audits the disk: the content that would survive a power failure now, at worst and at best.
+    /// The commands so far must explain both; the best case is not always the longer log, because a
+    /// truncation may be in progress. Returns the last zxid and the digest of the worst case.
     pub fn examine(&mut self, shared: &mut Shared) -> Option<(Zxid, u64)> {
         let process = self.process()?;
         if process.server().status().serving {
             process.show(shared);
         }
         let faults = process.server().backlog().tail_faults;
-        let told = || format!("s{}: {faults} of its rules are broken", self.id);
-        shared.check(Check::TAIL, if faults == 0 { Ok(()) } else { Err(told()) });
+        let evidence = || format!("s{}: {faults} of its rules are broken", self.id);
+        shared.check(Check::TAIL, if faults == 0 { Ok(()) } else { Err(evidence()) });
         shared.counters.counts.disk_audits += 1;
         if let Some(known) = process.snapshots_at_rest() {
             let names = self.disk.borrow().names();
             let found = Vec::from_iter(names.iter().map(String::as_str).filter(|s| is_snapshot(s)));
             let right = found.len() == known;
-            let told = || format!("s{} knows of {known} snapshots: {}", self.id, found.join(" "));
-            shared.check(Check::FILES, if right { Ok(()) } else { Err(told()) });
+            let evidence =
+                || format!("s{} knows of {known} snapshots: {}", self.id, found.join(" "));
+            shared.check(Check::FILES, if right { Ok(()) } else { Err(evidence()) });
         }
         let disk = self.disk.borrow();
         let (now, alone, store) = (shared.now, &self.alone, self.store);
         let worst = disk_audit::examine(&disk, now, Luck::Worst, alone, store, Box::new);
         let best = match &worst {
-            // No luck is needed where everything is durable.
+            // If everything is durable, luck makes no difference.
             Ok(DiskAudit { state, last, mended, .. }) if !disk.is_in_doubt(now) => {
                 Ok(DiskAudit { state: state.clone(), last: *last, seen: (), mended: *mended })
             }
             Ok(_) | Err(_) => self.left_by(Luck::Best, shared),
         };
-        // Of a purge half may be undone, and any half.
+        // A power failure may undo any part of a purge.
         let number = shared.counters.counts.disk_audits;
         let drawn = (disk.unsynced_removals() > 1)
             .then(|| shared.seeds.stream("truth", number).word())
@@ -139,7 +139,7 @@ impl Node {
         Some((found, digest))
     }
 
-    /// Has it a history on its disk, and all of it that it ever acknowledged?
+    /// Does its disk hold a history, with all that the server ever acknowledged?
     pub fn knows_its_history(&self, shared: &Shared) -> bool {
         let audit = self.left_by(Luck::Worst, shared);
         let known =
@@ -152,20 +152,20 @@ impl Node {
         disk_audit::examine(&self.disk.borrow(), shared.now, luck, &self.alone, self.store, |_| ())
     }
 
-    /// Of one that is gone for good: nobody is there to compare with, but its disk must be one that
-    /// can be recovered.
+    /// Audits the disk of a server that never starts again: there is no server to compare with, but
+    /// the disk must be recoverable.
     pub fn examine_left(&self, shared: &mut Shared) {
         if self.bit_rot != BitRot::No {
             return;
         }
         for luck in [Luck::Worst, Luck::Best] {
             let found = self.left_by(luck, shared);
-            let told = |why| format!("s{}, which is gone for good: {why}", self.id);
-            shared.check(Check::RECOVERS, found.map(|_| ()).map_err(told));
+            let evidence = |why| format!("s{}, which is gone for good: {why}", self.id);
+            shared.check(Check::RECOVERS, found.map(|_| ()).map_err(evidence));
         }
     }
 
-    /// Audits the disk in the middle of what a worker does.
+    /// Audits the disk between the operations of a worker.
     pub fn look(&mut self, incarnation: u64, shared: &mut Shared) {
         if incarnation == self.incarnation {
             self.examine(shared);

@@ -14,28 +14,27 @@ use crate::check::guard;
 use crate::engine::seed::Rng;
 use crate::machine::fs::{Disk, Luck, SimFs};
 
-/// What a server has promised.
+/// Name of the state file.
 pub(super) const STATE: &str = "state";
 
-/// What recovery found on a copy.
+/// What recovery has found on a copy.
 #[derive(Debug)]
 pub struct DiskAudit<T> {
     /// The state file.
     pub state: DurableState,
     /// The last transaction.
     pub last: Zxid,
-    /// What was asked about tree and sessions at `last`.
+    /// Result of `look` on the server, whose tree and sessions are at `last`.
     pub seen: T,
-    /// Was there anything to mend?
+    /// Did opening the store repair anything?
     pub mended: bool,
 }
 
-/// Recovers a copy of `disk` as a power failure at `now` would leave it. `config` is that of a
-/// server which is the only voter, so that all it has logged is committed; `look` asks it what is
-/// wanted then.
+/// Recovers a copy of `disk` as a power failure at `now` would leave it. `config` is that of an
+/// ensemble of one, so that the whole log is committed; `look` queries the server after the replay.
 ///
 /// # Errors
-/// Why it cannot be recovered, in words.
+/// Why recovery fails.
 pub fn examine<T>(
     disk: &Disk,
     now: Instant,
@@ -58,8 +57,8 @@ pub fn examine<T>(
     }
 }
 
-/// Would the store open if these files were not damaged as they are: without the snapshots, and
-/// with the whole slot of the state file in the place of the other?
+/// Would the store open without the damage to these files: without the damaged snapshots, and with
+/// the second slot of the state file copied over the first?
 pub(super) fn opens_without(disk: &Disk, now: Instant, damaged: &[String], store: Options) -> bool {
     let (log, snapshots) = SimFs::after_power_failure(disk, now, Luck::Best);
     let opens = move || {
@@ -75,7 +74,7 @@ pub(super) fn opens_without(disk: &Disk, now: Instant, damaged: &[String], store
     guard::catch(opens).is_ok_and(|opened| opened.is_some())
 }
 
-/// Bytes of each of the two slots that the state file begins with, which are alike.
+/// Bytes of each of the two slots at the beginning of the state file, which have the same content.
 const SLOT: u64 = 4096;
 
 fn copy_second_slot(folder: &SimFs, name: &str) -> std::io::Result<()> {
@@ -85,11 +84,11 @@ fn copy_second_slot(folder: &SimFs, name: &str) -> std::io::Result<()> {
     file.write_at(0, &bytes)
 }
 
-/// Whoever opens the disk after the worst power failure, and has found `whole`, may lose power
-/// before all is mended, and must find the same then. `rng` decide at which operation the power
-/// fails, and what it takes.
+/// A server that opens the disk after the worst power failure, with the result `whole`, may lose
+/// power before its repairs are complete; the next open must have the same result. `rng` decides at
+/// which operation the power fails, and what that takes.
 ///
-/// # Errors
+/// How the next result differs from `whole`.
 /// What is found then instead of what `whole` has found, in words.
 pub fn examine_cut_off(
     disk: &Disk,
@@ -109,24 +108,24 @@ pub fn examine_cut_off(
     let any = Luck::Drawn(rng.word());
     let luck = *rng.pick(&[Luck::Worst, Luck::Best, any]);
     let found = examine(&cut_off, at, luck, config, store, Box::new);
-    let said = |audit: &DiskAudit<Box<Server>>| {
+    let content = |audit: &DiskAudit<Box<Server>>| {
         let DurableState { accepted_epoch, current_epoch, damaged, .. } = audit.state;
         (audit.last, audit.seen.digest(), accepted_epoch, current_epoch, damaged)
     };
     let so_far = || format!("mended as far as {:?} {}, then a power failure: ", op.kind, op.name);
     match found {
         Err(why) => Err(so_far() + &why),
-        Ok(found) if said(&found) != said(whole) => {
-            Err(format!("{}{:?} instead of {:?}", so_far(), said(&found), said(whole)))
+        Ok(found) if content(&found) != content(whole) => {
+            Err(format!("{}{:?} instead of {:?}", so_far(), content(&found), content(whole)))
         }
         Ok(_) => Ok(()),
     }
 }
 
-/// The log of a copy of `disk`, where nothing is lost, from where it begins.
+/// Reads the whole log of a copy of `disk`, without losses.
 ///
 /// # Errors
-/// Why it cannot be opened or read, in words.
+/// Why the log cannot be opened or read.
 pub fn log(disk: &Disk, now: Instant, store: Options) -> Result<Vec<Entry>, String> {
     let (log, snapshots) = SimFs::after_power_failure(disk, now, Luck::Best);
     let mut opened = storage_fs::open(log, snapshots, store).map_err(|error| error.to_string())?;
@@ -152,9 +151,9 @@ fn read<V: Vfs>(
     }
 }
 
-/// All that the log is said to hold can be read for learners, from where it begins and from the
-/// snapshot on. A leader promises it to whoever ends there; where it could not be read, they would
-/// be turned away for ever.
+/// Checks that the reader lane can read the whole log, from its beginning and from the snapshot. A
+/// leader promises that to learners whose log ends there; if the log were unreadable, it would
+/// refuse them for ever.
 fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Result<(), String> {
     let history = &recovered.history;
     let snapshot = recovered.snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
@@ -178,18 +177,18 @@ fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Resu
     Ok(())
 }
 
-/// Lets a fresh server apply all that was recovered: it is elected, being alone, and its history is
-/// then committed.
+/// Lets a new server apply everything that was recovered: as the only voter it is elected, and its
+/// history is then committed.
 fn replay<T>(
     config: &Config,
     (mut recovered, mended): (Recovered, bool),
     look: fn(Server) -> T,
 ) -> Result<DiskAudit<T>, String> {
     let state = recovered.state.clone();
-    // It has no say in its ensemble, but what it holds is whole.
+    // A damaged server has no vote in its ensemble, but its log is complete.
     recovered.state.damaged = false;
-    // A learner may have logged a part of the history before it hears which ensemble that is of,
-    // and applies nothing before.
+    // A learner may have logged a part of the history before it learns the identity of the
+    // ensemble; without one, it applies nothing.
     let of_all = || Seed::from(0).identity(Epoch(0));
     recovered.state.identity.get_or_insert_with(of_all);
     let last = last_of(&recovered);
@@ -208,7 +207,7 @@ fn replay<T>(
     Ok(DiskAudit { state, last, seen: look(server), mended })
 }
 
-/// The last transaction that was found.
+/// The last recovered transaction.
 pub fn last_of(recovered: &Recovered) -> Zxid {
     let snapshot = recovered.snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
     recovered.entries.last().map_or(snapshot, |entry| entry.zxid)
@@ -252,9 +251,11 @@ mod tests {
         (disk, opened)
     }
 
-    /// One slot of the state file is lost, which each open mends, wherever it is cut off.
+    /// T2.
+    /// One slot of the state file is lost; each open repairs it, wherever the previous open was
+    /// interrupted.
     #[test]
-    fn t2_what_is_found_behind_an_open_that_was_cut_off_is_compared() {
+    fn state_after_an_interrupted_open_is_compared() {
         let (disk, opened) = disk_and_store();
         drop(opened);
         let config = Config::new(ServerId(1), Voters::new([ServerId(1)]), Duration::from_secs(1));
@@ -281,8 +282,9 @@ mod tests {
         assert!(noticed.contains("instead of (0x7, "), "{noticed}");
     }
 
+    /// T11.
     #[test]
-    fn t11_one_slot_of_the_state_file_can_be_done_without_and_both_cannot() {
+    fn store_opens_with_one_damaged_slot_of_the_state_file_but_not_with_two() {
         let (disk, opened) = disk_and_store();
         drop(opened);
         let mut state = SimFs::new(&disk, FolderId::Log).open(STATE).expect("is there");
@@ -293,8 +295,9 @@ mod tests {
         assert!(!opens());
     }
 
+    /// T2.
     #[test]
-    fn t2_a_log_that_is_said_to_hold_what_it_lacks_is_noticed() {
+    fn log_that_lacks_a_listed_transaction_is_reported() {
         let (_disk, mut opened) = disk_and_store();
         assert_eq!(reads_back(&opened.recovered, &mut opened.reader), Ok(()));
         opened.recovered.history.push(Zxid(1 << 32 | 1));

@@ -1,7 +1,7 @@
-//! How a process or its machine ends.
+//! The end of a process or its machine.
 //!
-//! Owns what that takes with it: connections, what the disk keeps, what is known of the end of the
-//! log. Must not decide when it happens.
+//! Owns the consequences: connections, losses of the disk, knowledge about the end of the log. Must
+//! not decide when it happens.
 
 use zabkeeper_core::{ConnId, Instant};
 
@@ -18,30 +18,32 @@ use crate::world::options::Options;
 use crate::world::shared::Shared;
 
 impl Node {
-    /// How the machine ends next: after an error of the disk only without its page cache.
+    /// Draws how the process ends next: after a disk error only by a power failure, which loses the
+    /// page cache.
     pub(super) fn draw_crash(&mut self, shared: &Shared) -> Crash {
         let killed = self.rng.chance(1, 2);
         self.end_by(killed, shared)
     }
 
-    /// The end of its process alone, where the disk is well, or a power failure.
+    /// The end of the process alone if `killed` and the disk has no error, otherwise a power
+    /// failure.
     pub fn end_by(&self, killed: bool, shared: &Shared) -> Crash {
         let well = self.disk.borrow().failed().is_none();
         if killed && well { Crash::Kill } else { self.power(shared) }
     }
 
-    /// A power failure as the fault plan has it.
+    /// A power failure with the disk faults of the fault plan.
     pub fn power(&self, shared: &Shared) -> Crash {
         power(&shared.options)
     }
 
-    /// Its own dice, for what nobody else decides.
+    /// The machine's own random stream, for choices that nothing else decides.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
 
-    /// The process ends as it is told to: now for all others, and for its disk when that has done
-    /// what it was given.
+    /// Stops the process in an orderly way: for all others at once, and for its disk when the log
+    /// worker has executed its commands.
     pub fn stop(&mut self, fate: Rng, shared: &mut Shared) {
         let Phase::Up(process) = &mut self.phase else {
             return;
@@ -50,12 +52,12 @@ impl Node {
         self.end_at(end, Crash::Kill, fate, shared);
     }
 
-    /// The process ends now, as `how` says; `fate` decides what its disk keeps.
+    /// Ends the process now, as `how` says; `fate` decides what its disk keeps.
     pub fn crash(&mut self, how: Crash, fate: Rng, shared: &mut Shared) {
         self.end_at(shared.now, how, fate, shared);
     }
 
-    /// The same, where its disk goes on until then.
+    /// Does the same, while the disk continues until `at`.
     fn end_at(&mut self, at: Instant, how: Crash, fate: Rng, shared: &mut Shared) {
         if !self.is_running() {
             return;
@@ -73,7 +75,7 @@ impl Node {
             self.promised = process.server().status().accepted_epoch;
             process.ends(shared);
         }
-        // Handles go before the disk forgets them.
+        // File handles are dropped before the disk invalidates them.
         self.phase = Phase::Down;
         let how = if self.disk.borrow().failed().is_some() { self.power(shared) } else { how };
         self.log_end = match how {
@@ -82,7 +84,8 @@ impl Node {
             Crash::Power { .. } => LogEnd::Unknown,
         };
         if self.bit_rot == BitRot::UnderThisBoot && matches!(how, Crash::Power { .. }) {
-            // Nobody will find it any more, so somebody replaces the disk.
+            // The damage looks like a torn write from now on, so no start can detect it; the next
+            // start replaces the disk.
             self.bit_rot = BitRot::Found;
         }
         let losses = self.disk.borrow_mut().crash(at, how, fate);
@@ -106,8 +109,8 @@ impl Node {
         shared.observe(Observation::Stopped { server: id });
     }
 
-    /// A killed process' kernel resets its connections; a machine without power says nothing, and a
-    /// partition keeps what is said from arriving.
+    /// The kernel of a killed process resets its connections; a machine without power sends
+    /// nothing, and a partition keeps the resets from arriving.
     fn abandon_connections(&mut self, shared: &mut Shared) {
         let me = Party::Server(self.id);
         let mine: Vec<(ConnId, End, Party)> = shared
@@ -144,14 +147,14 @@ impl Node {
         let late = if self.powered_off { late } else { cut.unwrap_or(late) };
         let on_write = match other {
             Party::Client(_) | Party::BadPeer => true,
-            // Nobody is there to answer, for as long as the power is off.
+            // Nothing answers while the power is off.
             Party::Server(_) => cut.is_none() && rng.chance(1, 2),
         };
         Some(Silence { late, on_write })
     }
 }
 
-/// A power failure as the fault plan has it.
+/// A power failure with the disk faults of the fault plan.
 pub(super) fn power(options: &Options) -> Crash {
     let has = |fault| options.faults.has(fault);
     Crash::Power {

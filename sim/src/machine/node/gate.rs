@@ -1,44 +1,44 @@
-//! How many clients may connect, counted beside the server's own throttle (THR-05).
+//! Reference model of the server's connection throttle (THR-05).
 //!
-//! Owns two buckets: one that gets its tokens as soon as they are due, and one that gets them late
-//! and loses fractions, as Java's may. Whoever is let in must have found enough in the first;
-//! whoever is refused must not have in the second.
+//! Owns two buckets: the first gains its tokens as soon as they are due, and the second gains them
+//! late and loses fractions, as Java's may. An admitted client must have found enough tokens in the
+//! first; a refused client must have found too few in the second.
 
 use std::time::Duration;
 
 use zabkeeper_core::Instant;
 use zabkeeper_core::throttle::{Handshake, ThrottleOptions, Weights};
 
-/// See the module. Amounts are tokens times the ns in which the bucket is filled.
+/// The model. Amounts are tokens times the ns of one filling.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     weights: Option<Weights>,
     capacity: u128,
     per_fill: u128,
     fill_ns: u128,
-    /// Random drops refuse whom the bucket would let in.
+    /// Random drops may refuse a client that the bucket admits.
     drops: Option<Drops>,
     at: Instant,
-    /// When somebody was let in last, or the beginning, and what was missing then at most.
+    /// When a client was last admitted, or the beginning, and the most that the bucket lacked then.
     admitted: Instant,
     missing: u128,
     most: u128,
     least: u128,
 }
 
-/// How probable a random drop is at most, in millionths.
+/// The largest possible probability of a random drop, in millionths.
 #[derive(Clone, Debug)]
 struct Drops {
     most: u32,
     increase: u32,
     decrease: u32,
     freeze_time: Duration,
-    /// When it was looked at last.
+    /// When the probability may last have changed.
     frozen: Instant,
 }
 
 impl Drops {
-    /// A client comes, and finds the bucket surely full, or perhaps empty, or neither.
+    /// Notes a handshake that finds the bucket certainly full, or possibly empty, or neither.
     fn on_attempt(&mut self, full: bool, empty: bool, now: Instant) {
         if now.since(self.frozen) <= self.freeze_time {
             return;
@@ -79,15 +79,15 @@ impl Gate {
         }
     }
 
-    /// Is everybody let in?
+    /// Does the throttle admit every client?
     pub(super) fn is_open(&self) -> bool {
         self.capacity == 0
     }
 
-    /// A client was let in, or was not.
+    /// Compares a decision of the throttle with the model.
     ///
     /// # Errors
-    /// That should have been otherwise.
+    /// The decision was wrong.
     pub(super) fn admit(
         &mut self,
         handshake: Handshake,
@@ -99,11 +99,11 @@ impl Gate {
         }
         let passed = now.since(self.at).as_nanos();
         self.at = now;
-        // Time that has filled nothing yet counts later: up to one filling, which a bucket that was
-        // full gets as well.
+        // The server may credit passed time later: up to one filling, also to a bucket that was
+        // full.
         let filling = self.per_fill * self.fill_ns;
         self.most = (self.most + passed * self.per_fill).min(self.capacity + filling);
-        // Half of each filling may be lost, and the last one is not there yet.
+        // Half of each filling may be lost, and the last one may not be credited yet.
         let late = filling / 2;
         self.least = (self.least + passed * self.per_fill / 2).min(self.capacity);
         let cost = self.cost(handshake) * self.fill_ns;
@@ -119,14 +119,14 @@ impl Gate {
             self.least = self.least.saturating_sub(cost);
             self.missing = self.capacity - self.least.saturating_sub(late);
             let enough = held >= cost;
-            return enough.then_some(()).ok_or_else(|| self.told("is let in", held, cost));
+            return enough.then_some(()).ok_or_else(|| self.evidence("is let in", held, cost));
         }
         let enough = match &self.drops {
             None => full || self.least >= cost + late,
             Some(drops) => full && drops.most == 0,
         };
         if enough && cost <= self.capacity {
-            Err(self.told("is refused", self.least, cost))
+            Err(self.evidence("is refused", self.least, cost))
         } else {
             Ok(())
         }
@@ -143,7 +143,7 @@ impl Gate {
         })
     }
 
-    fn told(&self, what: &str, held: u128, cost: u128) -> String {
+    fn evidence(&self, what: &str, held: u128, cost: u128) -> String {
         let (held, cost) = (held / self.fill_ns, cost / self.fill_ns);
         format!("a client {what} that takes {cost} of {held} tokens")
     }
@@ -165,26 +165,28 @@ mod tests {
         ThrottleOptions { tokens: 2, fill_time, ..ThrottleOptions::default() }
     }
 
+    /// THR-05.
     #[test]
-    fn thr_05_whoever_is_let_in_early_or_refused_late_is_noticed() {
+    fn early_admissions_and_late_refusals_are_reported() {
         let gate = Gate::new(&options(), at(0));
-        let says = |scenario: &[(u64, bool)]| {
+        let accepts = |scenario: &[(u64, bool)]| {
             let mut gate = gate.clone();
             let admits = |(ms, admitted): &(u64, bool)| {
                 gate.admit(Handshake::Global, *admitted, at(*ms)).is_ok()
             };
             scenario.iter().map(admits).collect::<Vec<bool>>()
         };
-        assert_eq!(says(&[(0, true), (0, true), (0, false), (101, true)]), [true; 4]);
-        assert_eq!(says(&[(0, true), (0, true), (0, true)]), [true, true, false]);
-        assert_eq!(says(&[(0, true), (0, true), (50, true)]), [true, true, false]);
-        assert_eq!(says(&[(0, true), (0, true), (290, false)]), [true; 3]);
-        assert_eq!(says(&[(0, true), (0, true), (310, false)]), [true, true, false]);
-        assert_eq!(says(&[(0, false)]), [false], "the bucket is full");
+        assert_eq!(accepts(&[(0, true), (0, true), (0, false), (101, true)]), [true; 4]);
+        assert_eq!(accepts(&[(0, true), (0, true), (0, true)]), [true, true, false]);
+        assert_eq!(accepts(&[(0, true), (0, true), (50, true)]), [true, true, false]);
+        assert_eq!(accepts(&[(0, true), (0, true), (290, false)]), [true; 3]);
+        assert_eq!(accepts(&[(0, true), (0, true), (310, false)]), [true, true, false]);
+        assert_eq!(accepts(&[(0, false)]), [false], "the bucket is full");
     }
 
+    /// THR-05.
     #[test]
-    fn thr_05_refusals_at_random_that_never_become_fewer_are_noticed() {
+    fn random_refusals_that_never_decrease_are_reported() {
         let options = ThrottleOptions {
             freeze_time: Some(Duration::from_millis(10)),
             drop_increase: 300_000,
@@ -192,17 +194,21 @@ mod tests {
             ..options()
         };
         let mut gate = Gate::new(&options, at(0));
-        let mut says = |ms, admitted| gate.admit(Handshake::Global, admitted, at(ms)).is_ok();
-        assert!(says(0, true) && says(0, true));
-        assert!(says(20, false), "nothing is left, and from now on there are refusals at random");
+        let mut accepts = |ms, admitted| gate.admit(Handshake::Global, admitted, at(ms)).is_ok();
+        assert!(accepts(0, true) && accepts(0, true));
         assert!(
-            !says(1_000, false),
+            accepts(20, false),
+            "nothing is left, and from now on there are refusals at random"
+        );
+        assert!(
+            !accepts(1_000, false),
             "it has had time to become full, and with that to refuse nobody"
         );
     }
 
+    /// THR-05.
     #[test]
-    fn thr_05_the_throttle_itself_is_found_right() {
+    fn throttle_of_the_server_agrees_with_the_model() {
         let mut rng = Seeds::new(3).stream("gate", 0);
         for _ in 0..200 {
             let options = ThrottleOptions {

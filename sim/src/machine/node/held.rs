@@ -1,7 +1,7 @@
-//! What only a look into a server and its disk shows: tree, sessions, watches, links, files, log.
-//! In words, for dumps.
+//! The state of a server and its disk as text for dumps: tree, sessions, watches, links, files,
+//! log.
 //!
-//! Owns the wording. Must not touch what it looks at, nor any stream of randomness.
+//! Owns the text. Must not change what it reads, nor draw from a random stream.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,8 +14,8 @@ use super::disk_audit;
 use super::{Node, Phase};
 use crate::check::guard;
 
-/// So many transactions at the end of the log are told.
-const LOG_TOLD: usize = 200;
+/// Number of transactions shown from the end of the log.
+const LOG_SHOWN: usize = 200;
 const WATCHES: [(WatcherType, &str); 4] = [
     (WatcherType::Data, "data"),
     (WatcherType::Children, "children"),
@@ -24,20 +24,20 @@ const WATCHES: [(WatcherType, &str); 4] = [
 ];
 
 impl Node {
-    /// Everything that it holds now.
+    /// The whole state as text.
     pub fn held(&self, now: Instant) -> String {
-        // Whoever has broken a promise may be in a state in which it cannot be asked.
-        let told = |what: &str, ask: &dyn Fn() -> String| {
+        // A server that has violated a rule may panic when it is queried.
+        let show = |what: &str, ask: &dyn Fn() -> String| {
             guard::catch(ask).unwrap_or_else(|panic| format!("{what}: {panic}\n"))
         };
         let process = match &self.phase {
             Phase::Down => "no process\n".to_owned(),
             Phase::Recovering(_) => "the process reads its disk\n".to_owned(),
             Phase::Up(process) => {
-                told("the server", &|| of_server(process.server()) + &process.links_held())
+                show("the server", &|| of_server(process.server()) + &process.links_held())
             }
         };
-        process + &told("the disk", &|| self.on_disk(now))
+        process + &show("the disk", &|| self.on_disk(now))
     }
 
     fn on_disk(&self, now: Instant) -> String {
@@ -57,7 +57,7 @@ impl Node {
                 let _infallible = writeln!(text, "\nlog: {why}");
             }
             Ok(entries) => {
-                let skipped = entries.len().saturating_sub(LOG_TOLD);
+                let skipped = entries.len().saturating_sub(LOG_SHOWN);
                 let _infallible = writeln!(
                     text,
                     "\nlog, as whoever opens this disk finds it: {} transactions{}",

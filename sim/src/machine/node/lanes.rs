@@ -1,7 +1,7 @@
-//! The three disk workers of one server: batches of commands run by the real store, laid out in
+//! The three disk workers of one server: the real store executes batches of commands, laid out in
 //! virtual time.
 //!
-//! Owns what waits for a worker and what it is doing. Must not know what the commands are for.
+//! Owns the queues of the workers and their progress. Must not know the purpose of commands.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ use crate::machine::fs::{Disk, SimFs};
 use crate::record::trace::Kind;
 use crate::world::shared::{Event, Shared};
 
-/// All of them.
+/// The disk workers of one server.
 pub(super) struct Lanes {
     server: ServerId,
     incarnation: u64,
@@ -24,26 +24,26 @@ pub(super) struct Lanes {
     snapshots: SnapshotLane<SimFs>,
     reader: ReaderLane<SimFs>,
     waiting: [Vec<DiskCommand>; 3],
-    /// What a busy worker will say when it has finished.
+    /// Results that busy workers will report.
     outcome: [Option<Option<DiskEvent>>; 3],
     stopped: bool,
-    /// Until when the workers have something to do.
+    /// Until when the workers are busy.
     busy_until: Instant,
-    /// When the log's worker has finished a batch last.
+    /// When the log worker last finished a batch.
     last_batch: Instant,
-    /// Is somebody to look whether the log is quiet?
+    /// Is a check planned whether the log is idle?
     looks_for_quiet: bool,
-    /// How long the log gets nothing before its end is recorded, ns.
+    /// How long the log is idle before its end is recorded, ns.
     quiet: u64,
-    /// Was that the last thing that its worker has done, and is it done?
+    /// Is the end of the log recorded, with no batch after it?
     recorded: Recorded,
-    /// When somebody looks at the disk amid what a worker does.
+    /// Draws the times of audits between operations of a worker.
     looks: Rng,
-    /// How long workers pause where the run has that.
+    /// Draws how long workers pause, if the run has pauses.
     pauses: Rng,
 }
 
-/// A batch that takes so many mean syncs has met a slow one.
+/// A batch that takes this many mean syncs contains a slow sync.
 const SLOW_SYNCS: u64 = 30;
 
 /// Is the end of the log recorded?
@@ -55,7 +55,7 @@ enum Recorded {
 }
 
 impl Lanes {
-    /// The workers of a store that has just been opened.
+    /// The workers of a store that was just opened.
     pub(super) fn new(
         server: ServerId,
         incarnation: u64,
@@ -77,14 +77,14 @@ impl Lanes {
             last_batch: Instant(0),
             looks_for_quiet: false,
             quiet,
-            // The open has.
+            // Opening the store records the end of the log.
             recorded: Recorded::Yes,
             pauses,
             looks,
         }
     }
 
-    /// Commands that wait or run.
+    /// Number of commands that wait or run.
     pub(super) fn load(&self) -> usize {
         let busy = self.outcome.iter().filter(|outcome| outcome.is_some()).count();
         busy + self.waiting.iter().map(Vec::len).sum::<usize>()
@@ -94,7 +94,7 @@ impl Lanes {
         self.waiting[command.lane() as usize].push(command);
     }
 
-    /// Lets idle workers begin. Gives the time at which the last of them will have finished.
+    /// Starts idle workers. Returns when the last of them will have finished.
     pub(super) fn start(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
         let mut ends = shared.now;
         for lane in [Lane::Log, Lane::Snapshot, Lane::Reader] {
@@ -112,12 +112,13 @@ impl Lanes {
             let result = guard::catch(|| self.run(&batch));
             let done = disk.borrow().cursor().max(Instant(shared.now.0 + 1));
             let end = Instant(done.0 + self.pause(lane, shared));
-            // Nor is a disk well while one of its rare slow syncs lasts.
+            // A disk is also faulty during one of its rare slow syncs.
             let usual =
                 SLOW_SYNCS * shared.options.disk.sync_mean + shared.options.disk.op_mean * 1_000;
             let slow = lane == Lane::Log && done.since(shared.now).as_nanos() > usual.into();
             if slow || shared.now < disk.borrow().faults.slow_until {
-                // What begins on a slow disk may end long after that is over (seed 0x6001003a, L8).
+                // A batch that begins on a slow disk may end long after the disk is fast again
+                // (L8).
                 shared.observe(Observation::FaultInjected { servers: &[self.server], until: end });
             }
             self.plan_looks(&batch, disk, shared);
@@ -149,9 +150,9 @@ impl Lanes {
         ends
     }
 
-    /// How long a worker that has done its work takes to say so, ns. The one that writes snapshots
-    /// has no time for that where more waits already: pieces of a leader's snapshot come faster
-    /// than a server's own, which come one by one.
+    /// How long a worker waits before it reports its result, ns. The snapshot worker does not wait
+    /// if more commands are queued: pieces of a leader's snapshot arrive faster than those of a
+    /// server's own, which come one by one.
     fn pause(&mut self, lane: Lane, shared: &Shared) -> u64 {
         let server = &shared.options.server;
         let longest_us = match lane {
@@ -162,8 +163,8 @@ impl Lanes {
         if longest_us > 0 { self.pauses.range(0, longest_us * 1_000) } else { 0 }
     }
 
-    /// What is done rarely leaves disks that one would hardly see otherwise: they are looked at
-    /// between its operations.
+    /// Rare commands leave the disk in states that an audit would hardly meet otherwise, so audits
+    /// are planned between their operations.
     fn plan_looks(&mut self, batch: &[DiskCommand], disk: &RefCell<Disk>, shared: &mut Shared) {
         let looks: u64 = batch.iter().map(|command| self.looks_at(command)).sum();
         let spans = if looks > 0 { disk.borrow().spans() } else { Vec::new() };
@@ -199,7 +200,7 @@ impl Lanes {
         }
     }
 
-    /// A worker has finished: what it says, if anything.
+    /// A worker has finished. Returns its result, if there is one.
     pub(super) fn done(&mut self, lane: Lane, shared: &mut Shared) -> Option<DiskEvent> {
         let event = self.outcome[lane as usize].take()?;
         if matches!(event, Some(DiskEvent::Failed(_))) {
@@ -223,13 +224,13 @@ impl Lanes {
         }
     }
 
-    /// The log may have got nothing for a while: its worker records its end then.
+    /// Lets the log worker record the end of the log if the log has been idle for long enough.
     pub(super) fn quiet(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
         self.looks_for_quiet = false;
         let index = Lane::Log as usize;
         let idle = self.outcome[index].is_none() && self.waiting[index].is_empty();
         if !idle || self.stopped || self.recorded != Recorded::No {
-            // Planned again when the worker has finished.
+            // The check is planned again when the worker has finished.
             return;
         }
         if shared.now.0 < self.last_batch.0 + self.quiet {
@@ -243,8 +244,8 @@ impl Lanes {
         shared.at(end, Event::LaneDone { server, incarnation, lane: Lane::Log });
     }
 
-    /// Records where the log ends, from then on. Gives what the worker says, and when it has
-    /// finished.
+    /// Records the end of the log, starting at `from`. Returns the worker's result, and when it
+    /// finishes.
     fn record_end(
         &mut self,
         from: Instant,
@@ -255,7 +256,7 @@ impl Lanes {
         let result = guard::catch(|| self.log.record_end());
         let end = disk.borrow().cursor().max(Instant(from.0 + 1));
         record(disk, self.server, shared);
-        let said = match result {
+        let event = match result {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(DiskEvent::Failed(error.to_string())),
             Err(panic) => {
@@ -264,11 +265,11 @@ impl Lanes {
                 None
             }
         };
-        (said, end)
+        (event, end)
     }
 
-    /// The process stops: the log's worker does what it was given, and records the end of the log.
-    /// Gives when that is done.
+    /// Stops the workers: the log worker executes its commands, and records the end of the log.
+    /// Returns when it has finished.
     pub(super) fn close(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
         let begin = self.busy_until.max(shared.now);
         let waiting = std::mem::take(&mut self.waiting[Lane::Log as usize]);
@@ -286,21 +287,21 @@ impl Lanes {
         if self.stopped {
             return end;
         }
-        let (said, end) = self.record_end(end, disk, shared);
+        let (event, end) = self.record_end(end, disk, shared);
         self.stopped = true;
-        if said.is_none() {
+        if event.is_none() {
             self.recorded = Recorded::Yes;
         }
         end
     }
 
-    /// Has the log's worker recorded its end, and got nothing since?
+    /// Has the log worker recorded the end of the log, and executed nothing since?
     pub(super) fn has_recorded_end(&self) -> bool {
         self.recorded == Recorded::Yes
     }
 }
 
-/// Puts the operations that a worker has just made into the trace.
+/// Puts the latest operations of the disk into the trace.
 pub(super) fn record(disk: &RefCell<Disk>, server: ServerId, shared: &mut Shared) {
     for op in disk.borrow_mut().take_ops() {
         shared.counters.counts.disk_ops += 1;

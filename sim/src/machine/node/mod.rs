@@ -1,8 +1,7 @@
 //! One simulated machine: a disk that outlives the process, clocks, and at most one server process.
 //!
-//! Owns switching on and recovery. Must not decide when they happen. The end is in `end`, the
-//! process itself, and the driver's loop around the real server, in `process`, what its disk holds
-//! in `disk`.
+//! Owns starts and recovery. Must not decide when they happen. `end` has the end of a process,
+//! `process` the driver's loop around the real server, `disk` the content of the disk.
 
 mod clock;
 mod config_change;
@@ -45,9 +44,9 @@ use gate::Gate;
 use lanes::Lanes;
 use process::{Heard, Process};
 
-/// Reading the disk's content into memory and starting up, ns.
+/// Time for reading the disk's content into memory and starting up, ns.
 const STARTUP: u64 = 500_000;
-/// A log that gets nothing for so long, ms, or for less, records its end.
+/// Longest idle time after which a log records its end, ms; each process draws its own.
 const QUIET_MS: u64 = 1_000;
 
 /// A machine.
@@ -55,40 +54,41 @@ const QUIET_MS: u64 = 1_000;
 pub struct Node {
     id: ServerId,
     config: Config,
-    /// Is it one of the ensemble, yet?
+    /// Is it a member of the ensemble yet?
     member: bool,
-    /// As if it were alone, for replaying what its disk holds.
+    /// Configuration of an ensemble of one, for replaying the disk's content.
     alone: Config,
     store: storage_fs::Options,
     disk: Rc<RefCell<Disk>>,
     incarnation: u64,
     phase: Phase,
-    /// What the process before had promised, durably or not.
+    /// The epoch that the previous process had promised, durably or not.
     promised: Epoch,
     clock: Clock,
     rng: Rng,
-    /// Power is off, rather than only the process gone: nobody answers, not even with a refusal.
+    /// The power is off, and not only the process ended: connection attempts get no answer, not
+    /// even a refusal.
     powered_off: bool,
     /// The server has halted, and its end is planned.
     crash_planned: bool,
-    /// Every step costs so many times more.
+    /// Factor on the cost of every step.
     slowness: u64,
     bit_rot: BitRot,
-    /// Which files.
+    /// Names of the damaged files.
     damaged_files: Vec<String>,
-    /// What is known of the end of its log since its last process has ended.
+    /// Knowledge about the end of its log since its last process ended.
     log_end: LogEnd,
 }
 
-/// Is what was durable on the disk damaged?
+/// Is durable content of the disk damaged?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum BitRot {
     No,
-    /// The next start shows whether that matters.
+    /// The next start shows whether the damage matters.
     Perhaps,
-    /// The same, if the machine is not started again before: then it looks like a torn write.
+    /// The same, unless the power fails first: the damage then looks like a torn write.
     UnderThisBoot,
-    /// It does: the server has refused to start. Somebody has to replace the disk.
+    /// The server has refused to start because of the damage; the next start replaces the disk.
     Found,
 }
 
@@ -99,7 +99,7 @@ enum Phase {
     Up(Box<Process>),
 }
 
-/// What recovery has found, for when it is over.
+/// Result of opening the store, until recovery is over.
 struct Booting(Result<Opened<SimFs>, String>);
 
 impl std::fmt::Debug for Booting {
@@ -108,7 +108,7 @@ impl std::fmt::Debug for Booting {
     }
 }
 
-/// As the ensemble is at first. Who is none of it is not started.
+/// The first configuration of the ensemble. A server outside of it is not started.
 fn first_config(id: ServerId, options: &Options) -> Config {
     match options.first_voters() {
         Some(first) if first.contains(&id) => options.config_among(id, Voters::new(first)),
@@ -144,22 +144,22 @@ impl Node {
         }
     }
 
-    /// Is it one of the ensemble, yet?
+    /// Is it a member of the ensemble yet?
     pub fn is_member(&self) -> bool {
         self.member
     }
 
-    /// From its next start on it is told that all servers are the ensemble.
+    /// Gives it a configuration with all servers from its next start on.
     pub fn join(&mut self, shared: &Shared) {
         (self.config, self.member) = (shared.options.config(self.id), true);
     }
 
-    /// Which one.
+    /// Its id.
     pub fn id(&self) -> ServerId {
         self.id
     }
 
-    /// Number of the process; what was meant for an earlier one is void.
+    /// Number of the process; events for an earlier one are ignored.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -169,7 +169,7 @@ impl Node {
         !matches!(self.phase, Phase::Down)
     }
 
-    /// Does the process serve?
+    /// Is there a process that has recovered?
     pub fn is_up(&self) -> bool {
         matches!(self.phase, Phase::Up(_))
     }
@@ -179,33 +179,33 @@ impl Node {
         self.process().map(Process::server)
     }
 
-    /// What the server says of itself.
+    /// Status that the server reports.
     pub fn status(&self) -> Option<Status> {
         self.process().map(|process| process.server().status())
     }
 
-    /// What its server was told in its last incarnation: not all are told the same.
+    /// Limits in the server's latest configuration: servers may have different ones.
     pub fn limits(&self) -> &Limits {
         &self.config.limits
     }
 
-    /// When its process had no room for a snapshot last.
+    /// When its process last had no room for a snapshot.
     pub fn lacked_room(&self) -> Option<Instant> {
         self.process().and_then(Process::lacked_room)
     }
 
-    /// Live sessions, as the server tells them.
+    /// Live sessions, as the server reports them.
     pub fn sessions(&self) -> Vec<SessionId> {
         let live = |process: &Process| process.server().sessions().iter().map(|s| s.id).collect();
         self.process().map_or_else(Vec::new, live)
     }
 
-    /// Fingerprint of the live tree and sessions.
+    /// Digest of the live tree and sessions.
     pub fn digest(&self) -> Option<u64> {
         self.process().map(|process| process.server().digest())
     }
 
-    /// Why it is not quiet; `None` where nothing waits anywhere, but for those who are `outside`.
+    /// Why the machine is not quiet; `None` if nothing is pending except for servers in `outside`.
     pub fn unrest(&self, outside: &BTreeMap<ServerId, Fate>) -> Option<String> {
         match &self.phase {
             Phase::Down => Some(format!("server {} is down", self.id)),
@@ -214,7 +214,7 @@ impl Node {
         }
     }
 
-    /// The disk, for faults and questions.
+    /// The disk, for fault injection and queries.
     pub fn disk(&self) -> &RefCell<Disk> {
         &self.disk
     }
@@ -226,7 +226,7 @@ impl Node {
         }
     }
 
-    /// Switches on; recovery begins.
+    /// Switches the machine on; recovery begins.
     pub fn start(&mut self, shared: &mut Shared) {
         if self.is_running() || !self.member {
             return;
@@ -246,13 +246,13 @@ impl Node {
         self.clock = Clock::new(shared.now, origin, drift, self.clock.wall_offset());
         let (id, incarnation) = (self.id, self.incarnation);
         let one_in = shared.options.config_change_one_in;
-        let mut told = shared.seeds.stream("node/settings", id.0 << 32 | incarnation);
-        let changed = if incarnation > 1 && one_in > 0 && told.chance(1, one_in) {
+        let mut rng = shared.seeds.stream("node/settings", id.0 << 32 | incarnation);
+        let changed = if incarnation > 1 && one_in > 0 && rng.chance(1, one_in) {
             config_change::draw(
                 &mut self.config,
                 &mut self.store,
                 &shared.options.server,
-                &mut told,
+                &mut rng,
             )
         } else {
             String::new()
@@ -278,14 +278,14 @@ impl Node {
         shared.at(ready, Event::Recovered { server: id, incarnation });
     }
 
-    /// The outer error is a panic, the inner one what the store says.
+    /// Opens the store. The outer error is a panic, the inner one the store's error.
     fn open(&self) -> Result<Result<Opened<SimFs>, String>, String> {
         let (log, snapshots) = SimFs::both(&self.disk);
         let store = self.store;
         guard::catch(|| storage_fs::open(log, snapshots, store).map_err(|e| e.to_string()))
     }
 
-    /// Lets some recoveries be cut in the middle of some operation.
+    /// Interrupts some recoveries in the middle of a disk operation.
     fn maybe_cut_recovery(&mut self, shared: &mut Shared) {
         if !shared.options.faults.has(Fault::NodeCrashInRecovery)
             || !shared.is_faulty()
@@ -304,7 +304,7 @@ impl Node {
             .at(at, Event::CrashInRecovery { server: self.id, incarnation: self.incarnation, how });
     }
 
-    /// Recovery is over: the server begins to work.
+    /// Recovery is over: the server starts.
     pub fn recovered(&mut self, incarnation: u64, shared: &mut Shared) {
         let Phase::Recovering(booting) = &mut self.phase else {
             return;
@@ -333,8 +333,8 @@ impl Node {
             shared.counters.saw(seen);
         }
         let state = recovered.state.clone();
-        let told = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
-        shared.note(Kind::Process, (id.0, incarnation), told.as_bytes(), || {
+        let payload = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
+        shared.note(Kind::Process, (id.0, incarnation), payload.as_bytes(), || {
             let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
             format!(
                 "s{id} recovered: log ends at {last}, promised epoch {}, history of epoch {}, \
@@ -384,7 +384,7 @@ impl Node {
         }
     }
 
-    /// The store does not open. That is right only if the disk has just said an error, or if it is
+    /// The store has refused to open. That is correct only after a disk error, or if the disk is
     /// damaged.
     fn refused_to_open(&mut self, why: &str, shared: &mut Shared) {
         let (server, incarnation) = (self.id, self.incarnation);
@@ -407,7 +407,7 @@ impl Node {
         shared.after(1, Event::Crash { server: self.id, incarnation: self.incarnation, how });
     }
 
-    /// The process gets to run.
+    /// Runs a turn of the process.
     pub fn wake(&mut self, incarnation: u64, shared: &mut Shared) {
         let Phase::Up(process) = &mut self.phase else {
             return;
@@ -431,7 +431,7 @@ impl Node {
         }
     }
 
-    /// The log may have got nothing for a while.
+    /// Lets the process check whether its log is idle.
     pub fn log_is_quiet(&mut self, incarnation: u64, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase
             && incarnation == self.incarnation
@@ -449,7 +449,7 @@ impl Node {
         }
     }
 
-    /// A deadline of the server has come.
+    /// A deadline of the server is due.
     pub fn deadline(&mut self, incarnation: u64, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase
             && incarnation == self.incarnation
@@ -458,7 +458,7 @@ impl Node {
         }
     }
 
-    /// Does a connection attempt succeed, of a client or another server? `None`: nobody answers.
+    /// Does a connection attempt of a client or another server succeed? `None`: it gets no answer.
     pub fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) -> Option<bool> {
         match &mut self.phase {
             Phase::Up(process) if !process.is_ending() => {
@@ -471,8 +471,8 @@ impl Node {
         }
     }
 
-    /// How an attempt to have a link with another server went. Says whether anybody is there to be
-    /// told.
+    /// Reports the result of an attempt to dial another server. Returns whether the process that
+    /// dialled still runs.
     pub fn dialled(
         &mut self,
         incarnation: u64,
@@ -490,7 +490,7 @@ impl Node {
         }
     }
 
-    /// The servers that have dialled links to this one which stand.
+    /// The servers that have dialled open links to this one.
     pub fn linked_by(&self) -> BTreeSet<ServerId> {
         match &self.phase {
             Phase::Up(process) => process.linked_by(),
@@ -499,27 +499,27 @@ impl Node {
     }
 
     /// A notification arrives.
-    pub fn notified(&mut self, heard: Heard, shared: &mut Shared) {
+    pub fn notified(&mut self, notified: Heard, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase {
-            process.notified(heard, shared);
+            process.notified(notified, shared);
         }
     }
 
-    /// Something arrives for the process.
+    /// A delivery for the process arrives.
     pub fn arrive(&mut self, conn: ConnId, from: Party, delivery: Delivery, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase {
             process.arrive(conn, from, delivery, shared);
         }
     }
 
-    /// The other end has taken bytes off a connection: there may be room again.
+    /// The other end has read bytes of a connection, so the network may have room again.
     pub fn drained(&mut self, conn: ConnId, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase {
             process.drained(conn, shared);
         }
     }
 
-    /// The process, if there is one, gets no time until then. Returns when it gets some again.
+    /// Pauses the process, if there is one. Returns when it continues.
     pub fn pause(&mut self, until: Instant) -> Option<Instant> {
         match &mut self.phase {
             Phase::Up(process) => Some(process.pause(until)),
@@ -527,8 +527,7 @@ impl Node {
         }
     }
 
-    /// Nothing disturbs it any more: it is as fast as it can be, a pause ends now, and no step is
-    /// cut short.
+    /// Ends all disturbances: normal speed, the end of a pause, no interrupted step.
     pub fn heal(&mut self, shared: &mut Shared) {
         self.slow_down(1);
         if let Phase::Up(process) = &mut self.phase {
@@ -536,7 +535,7 @@ impl Node {
         }
     }
 
-    /// From now on all that it draws comes from this tree.
+    /// Draws from the streams of `seeds` from now on.
     pub fn draw_anew(&mut self, seeds: Seeds) {
         self.rng = seeds.stream("node", self.id.0);
         self.disk.borrow_mut().draw_anew(seeds.stream("disk", self.id.0));
@@ -555,7 +554,7 @@ impl Node {
         self.clock.step_wall(ms);
     }
 
-    /// The server ends in the middle of the outputs of one of its next steps.
+    /// Makes the server crash between the outputs of one of its next steps.
     pub fn arm_crash_in_step(&mut self, fate: Rng, how: Crash) {
         if let Phase::Up(process) = &mut self.phase {
             process.arm(fate, how);

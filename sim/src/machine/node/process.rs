@@ -1,8 +1,8 @@
-//! A server process: the real server, and the driver's loop around it as the shipped driver has it.
+//! A server process: the real server, and the loop around it as in the shipped driver.
 //!
-//! Owns the turns of the loop and what each of them takes; what waits is in `inbox`, connections
-//! with clients in `conns`, those with other servers in `links`, and what others hear of its steps
-//! in `tell`. Must not decide when it runs.
+//! Owns the turns of the loop and their inputs. `inbox` has the queue of deliveries, `sockets` the
+//! connections, `servers` the network between servers, and `tell` the observations for oracles.
+//! Must not decide when the process runs.
 
 mod behind;
 mod inbox;
@@ -62,27 +62,27 @@ pub(super) use servers::Heard;
 use sockets::Socket;
 use tell::{Told, summary, told};
 
-/// Of more nodes a digest is taken less often, as it takes longer: of twice as many, half as often.
+/// Nodes above which digests are computed less often, because each takes longer: half as often for
+/// twice as many.
 const DIGEST_NODES: u64 = 64;
-/// Behind more transactions the disk is audited less often, for the same reason.
+/// Transactions above which the disk is audited less often, for the same reason.
 const DISK_AUDIT_LOG: u64 = 512;
-/// How many times as often it may be looked at when there is a new snapshot whose tree changed
-/// while it was written.
+/// Factor on the rate of audits after a new snapshot whose tree changed while it was written.
 const OVERTAKEN: u64 = 8;
-/// Transactions above which a log is long: to replay it is most of what a run costs.
+/// Transactions above which a log is long: replaying it is most of the cost of a run.
 const LONG: u64 = 8_000;
-/// A deadline that stays due so many times in a row is one that the server does not act on.
+/// A server that is woken this many times in a row at a due deadline does not act on it.
 const SPINS_MAX: u32 = 1_000;
-/// A server that lacks so many transactions of its epoch is far behind.
+/// A server that lacks this many transactions of its epoch is far behind.
 const FAR_BEHIND: u32 = 100;
 
 /// A running server.
 pub(super) struct Process {
     id: ServerId,
     incarnation: u64,
-    /// Does it keep new sessions to itself?
+    /// Are its new sessions local?
     begins_local: bool,
-    /// Unanswered requests of one connection, and bytes of one answer, at most.
+    /// Limits on the unanswered requests of one connection, and on the bytes of one answer.
     requests_max: u32,
     record_bytes: usize,
     server: Server,
@@ -91,61 +91,61 @@ pub(super) struct Process {
     operators: Operators,
     lanes: Lanes,
     sockets: BTreeMap<SocketId, Socket>,
-    /// Those that wait for the driver to want something else of them.
+    /// Sockets that wait until the driver's interest changes.
     held: BTreeSet<SocketId>,
-    /// Those for whose output the network has no room.
+    /// Sockets for whose output the network has no room.
     blocked: BTreeSet<SocketId>,
-    /// Clients that the server knows, and links.
+    /// Clients and links that the core knows.
     known: BTreeSet<ConnId>,
     known_links: BTreeSet<LinkId>,
-    /// Learners that it brings in.
+    /// Learners that it is synchronizing.
     behind: Behind,
     /// What the log says of the role; `None` for a server that is alone.
     reported: Option<Reported>,
-    /// Of what goes between it and each other.
+    /// Random streams of the traffic with each other party.
     between: BTreeMap<Party, Rng>,
-    /// Of sites that force something unlikely.
+    /// Random stream of sites that force unlikely events.
     odd: Rng,
     inbox: VecDeque<Delivered>,
     out: Outbox,
     orders: Orders,
-    /// Logged and not yet applied.
+    /// Transactions that are logged and not yet applied.
     unapplied: VecDeque<Zxid>,
     applied: Zxid,
-    /// What the oracles were told last.
+    /// The status that was last reported to the oracles.
     told: Told,
-    /// The same, of sessions that only this server knows.
+    /// The local sessions that were last reported to the oracles.
     locals: Vec<SessionId>,
-    /// Since when it reads no clients.
+    /// Since when it does not read from clients.
     deaf_since: Option<Instant>,
-    /// When the process runs next, if it is to.
+    /// When the process runs next, if that is planned.
     wake_at: Option<Instant>,
     deadline_at: Option<Instant>,
-    /// Not before: it computes, or is paused.
+    /// The process does not run before this time: it computes, or is paused.
     busy_until: Instant,
-    /// It was paused, and has not looked since at what has come.
+    /// It was paused, and has not taken its deliveries since.
     stood_still: bool,
     spins: u32,
     /// Transactions applied in this incarnation.
     commits: u64,
-    /// How many it was when a digest was taken.
+    /// Value of `commits` at the last digest.
     digest_seen: u64,
-    /// How many it was when the disk was audited last.
+    /// Value of `commits` at the last audit of the disk.
     audited_at: u64,
-    /// Has a snapshot been completed in this turn, and was something applied while it was written?
+    /// Was a snapshot completed in this turn, and were transactions applied while it was written?
     overtaken: bool,
-    /// Ends in the middle of the next outputs.
+    /// The process crashes between the next outputs.
     armed: Option<(Rng, Crash)>,
-    /// Ends in the middle of the outputs of the last step, because of a rule; before that step
-    /// there were so many.
+    /// The process crashes between the outputs of the last step, because of a rule; with the number
+    /// of outputs before that step.
     cut: Option<(Met, Lengths)>,
-    /// Other rules that were met in this turn.
+    /// Rules with disk faults that were met in this turn.
     disk_faults: Vec<Met>,
     ending: bool,
     halted: bool,
-    /// When there was no room for a snapshot last.
+    /// When there was last no room for a snapshot.
     lacked_room: Option<Instant>,
-    /// When it was told last who waits longest.
+    /// When the longest wait was last reported.
     waits_told: Instant,
 }
 
@@ -216,7 +216,7 @@ impl Process {
         }
     }
 
-    /// The process is there.
+    /// Begins the process.
     pub(super) fn begin(&mut self, shared: &mut Shared) {
         self.role_is(&self.server.status(), shared);
         self.ask_to_run(shared);
@@ -234,7 +234,7 @@ impl Process {
         self.lacked_room
     }
 
-    /// Has its leader found that its data is not the ensemble's?
+    /// Has its leader found that its data differs from the ensemble's?
     pub(super) fn differs(&self) -> bool {
         matches!(self.server.halted(), Some(Halted::Differs { .. }))
     }
@@ -243,8 +243,8 @@ impl Process {
         self.halted
     }
 
-    /// How many snapshots it knows of, where nothing that it has asked of its disk is still to be
-    /// done or heard of.
+    /// How many snapshots it knows of, if its disk has no pending command and every completion has
+    /// been processed.
     pub(super) fn snapshots_at_rest(&self) -> Option<usize> {
         let status = self.server.status();
         let rests = self.lanes.load() == 0
@@ -255,7 +255,8 @@ impl Process {
     }
 
     pub(super) fn unrest(&self, outside: &BTreeMap<ServerId, Fate>) -> Option<String> {
-        // Who hangs takes nothing, and is given up only after a while, again and again.
+        // A server that hangs takes no output, and its links are closed only after a while, again
+        // and again.
         let lines = self.driver.peers.lines();
         let takes = |id: &&SocketId| {
             let line = lines.iter().find(|line| SocketId::Server(line.link) == **id);
@@ -282,7 +283,7 @@ impl Process {
         (!busy.is_empty()).then(|| format!("s{}: {}", self.id, busy.join(", ")))
     }
 
-    /// Returns when it really goes on: another pause may last longer.
+    /// Pauses the process. Returns when it continues: another pause may last longer.
     pub(super) fn pause(&mut self, until: Instant) -> Instant {
         self.stood_still = true;
         self.busy_until = self.busy_until.max(until);
@@ -295,14 +296,14 @@ impl Process {
         self.ask_to_run(shared);
     }
 
-    /// Streams of pairs grow anew, from the tree of that time, when they are drawn from next.
+    /// Random streams of pairs are derived again, from the current seeds, when they are next used.
     pub(super) fn draw_anew(&mut self, odd: Rng) {
         self.between.clear();
         self.odd = odd;
     }
 
-    /// The dice of what goes between it and that one: how much anybody else has to do with it does
-    /// not count.
+    /// The random stream of its traffic with `other`, which does not depend on traffic with third
+    /// parties.
     fn between(&mut self, other: Party, shared: &Shared) -> &mut Rng {
         let (id, incarnation) = (Party::Server(self.id), self.incarnation);
         self.between
@@ -353,9 +354,9 @@ impl Process {
 
     pub(super) fn lane_done(&mut self, lane: Lane, disk: &RefCell<Disk>, shared: &mut Shared) {
         let event = self.lanes.done(lane, shared);
-        let told = event.is_some();
-        shared.note(Kind::Completion, (self.id.0, lane as u64), &[u8::from(told)], || {
-            format!("s{} {lane:?} lane{}", self.id, if told { ", ends a command" } else { "" })
+        let completes = event.is_some();
+        shared.note(Kind::Completion, (self.id.0, lane as u64), &[u8::from(completes)], || {
+            format!("s{} {lane:?} lane{}", self.id, if completes { ", ends a command" } else { "" })
         });
         if let Some(event) = event {
             self.inbox.push_back(Delivered::Disk(event));
@@ -366,20 +367,20 @@ impl Process {
         self.ask_to_run(shared);
     }
 
-    /// The log may have got nothing for a while.
+    /// Checks whether the log is idle.
     pub(super) fn log_is_quiet(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
         if !self.ending {
             self.lanes.quiet(disk, shared);
         }
     }
 
-    /// The process stops as it is told to. Gives when its disk has done what it was given.
+    /// Stops the process in an orderly way. Returns when the log worker has executed its commands.
     pub(super) fn stop(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
         self.ending = true;
         self.lanes.close(disk, shared)
     }
 
-    /// Has it recorded where its log ends, and written nothing since?
+    /// Has it recorded the end of its log, and written nothing since?
     pub(super) fn has_recorded_end(&self) -> bool {
         self.lanes.has_recorded_end()
     }
@@ -399,7 +400,7 @@ impl Process {
         }
     }
 
-    /// One turn of the driver's loop. Says whether the disk is to be audited.
+    /// Runs one turn of the driver's loop. Returns whether the disk is to be audited.
     pub(super) fn run(
         &mut self,
         clock: &Clock,
@@ -411,7 +412,7 @@ impl Process {
             return false;
         }
         if shared.now < self.busy_until {
-            // It was paused after this was planned.
+            // The process was paused after this turn was planned.
             self.wake_at = None;
             self.ask_to_run(shared);
             return false;
@@ -452,7 +453,7 @@ impl Process {
         self.audit_is_due(shared.options.disk_audit_txns / parts) && !self.ending
     }
 
-    /// Is the disk to be audited, which is due after so many transactions at least?
+    /// Is the disk to be audited? An audit is due after `least` transactions at the earliest.
     fn audit_is_due(&mut self, least: u64) -> bool {
         let seen = self.audited_at;
         let more = if seen < LONG { seen.saturating_mul(least) / DISK_AUDIT_LOG } else { seen };
@@ -463,7 +464,7 @@ impl Process {
         due
     }
 
-    /// Arranges for the next turn.
+    /// Plans the next turn.
     fn plan(&mut self, clock: &Clock, shared: &mut Shared) {
         if self.ending || self.halted {
             return;
@@ -499,8 +500,8 @@ impl Process {
         }
     }
 
-    /// One deadline in some comes late, where the run has that. It is late already where another
-    /// one was planned for it.
+    /// Delays some deadlines, if the run has that fault. A deadline that was planned before is not
+    /// delayed again.
     fn late(&mut self, at: Instant, shared: &Shared) -> Instant {
         let slack = shared.options.server.timer_slack_us * 1_000;
         let planned = self.deadline_at.is_some_and(|planned| at <= planned);
@@ -516,7 +517,7 @@ impl Process {
             Delivered::Dialled(link, stands) => self.take_dialled(now, link, stands),
             Delivered::Bytes(id, bytes) => self.received(now, id, &bytes, shared),
             Delivered::Gone(id) => self.gone(now, id, shared),
-            Delivered::Notified(heard) => self.take_notification(heard, shared),
+            Delivered::Notified(notified) => self.take_notification(notified, shared),
             Delivered::Disk(event) => {
                 if matches!(event, DiskEvent::SnapshotFailed { .. }) {
                     self.lacked_room = Some(shared.now);
@@ -538,7 +539,7 @@ impl Process {
         if matches!(input, Input::Election(..) | Input::Peer(..) | Input::Disk(_)) {
             shared.observe(Observation::Input { server: self.id, input: &input });
         }
-        // Its clock may run at half its speed, and half a tick is what it needs to see that.
+        // Its clock may run at half its speed, and it needs half a tick of its own time to notice.
         let tick = shared.options.server.tick();
         let deaf = self.deaf_since.is_some_and(|since| shared.now.since(since) > tick);
         if deaf
@@ -624,8 +625,8 @@ impl Process {
         }
     }
 
-    /// Hands the outputs on, each sink's to whoever carries them out. A crash may be armed: then of
-    /// each sink only a prefix leaves.
+    /// Hands the outputs of the turn to their sinks. If a crash is armed, only a prefix of each
+    /// sink leaves.
     fn dispatch(&mut self, now: Now, disk: &RefCell<Disk>, shared: &mut Shared) {
         let mut out = std::mem::take(&mut self.out);
         if !out.is_empty() {

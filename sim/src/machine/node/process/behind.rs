@@ -1,6 +1,6 @@
-//! Learners that a leader is bringing in: for them it may keep what it would purge.
+//! Learners that a leader is synchronizing: for them it may keep snapshots that it would purge.
 //!
-//! Owns which links these are, by what is said on them. Must not look into the server.
+//! Owns the set of their links, derived from the messages on them. Must not look into the server.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};
 use zabkeeper_core::{Input, LinkId, ServerId};
 
-/// See the module.
+/// Links of learners that are not synchronized yet.
 #[derive(Debug, Default)]
 pub(super) struct Behind(BTreeSet<LinkId>);
 
 impl Behind {
-    /// The server is about to hear this. A learner has to be brought in once it has said where its
-    /// log ends.
+    /// Notes an input of the server. A learner has to be synchronized once it has reported the end
+    /// of its log.
     pub(super) fn hears(&mut self, input: &Input) {
         let Input::Peer(link, event) = input else {
             return;
@@ -30,7 +30,7 @@ impl Behind {
         }
     }
 
-    /// The server has said this. NEWLEADER is said when nothing is left to send.
+    /// Notes commands of the server. NEWLEADER follows the last transaction that a learner lacks.
     pub(super) fn says(&mut self, commands: &[PeerCommand]) {
         for command in commands {
             if let PeerCommand::Send(link, PeerMessage::Leader(FromLeader::NewLeader { .. }))
@@ -41,7 +41,7 @@ impl Behind {
         }
     }
 
-    /// The server purges less than it may: is there anybody who needs it?
+    /// The server purges less than it may: is there a learner that needs it?
     pub(super) fn is_somebody(&self, id: ServerId) -> Result<(), String> {
         if self.0.is_empty() {
             return Err(format!("s{id} keeps old snapshots for a learner, and brings none in"));
@@ -58,14 +58,15 @@ mod tests {
 
     const LINK: LinkId = LinkId(3);
 
-    fn learner(said: PeerMessage) -> Behind {
+    fn learner(message: PeerMessage) -> Behind {
         let mut behind = Behind::default();
-        behind.hears(&Input::Peer(LINK, PeerEvent::Message(said)));
+        behind.hears(&Input::Peer(LINK, PeerEvent::Message(message)));
         behind
     }
 
+    /// E4.
     #[test]
-    fn e4_what_is_kept_for_a_learner_that_is_gone_is_noticed() {
+    fn snapshots_kept_for_no_learner_are_reported() {
         let at = || learner(PeerMessage::Learner(FromLearner::SyncAt { last: Zxid(5), nonce: 0 }));
         assert!(at().is_somebody(ServerId(1)).is_ok());
         let mut gone = at();

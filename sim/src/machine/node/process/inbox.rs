@@ -1,6 +1,6 @@
-//! What waits to be taken by the loop, and from which side it has come.
+//! The queue of deliveries that the loop has not taken yet.
 //!
-//! Owns the order in which it lies there. Must not know what is done with it.
+//! Owns their order. Must not interpret them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,12 +14,12 @@ use super::sockets::conn_of;
 use crate::engine::seed::Rng;
 use crate::network::stream::Party;
 
-/// A piece of it.
+/// One delivery.
 #[derive(Debug)]
 pub(super) enum Delivered {
-    /// Somebody has connected.
+    /// A client or another server has connected.
     Accepted(SocketId, Party),
-    /// This server's own attempt to dial has ended: does the connection stand?
+    /// This server's attempt to dial has ended: is the connection open?
     Dialled(LinkId, bool),
     Bytes(SocketId, Bytes),
     Gone(SocketId),
@@ -27,7 +27,7 @@ pub(super) enum Delivered {
     Notified(Heard),
 }
 
-/// Where something comes from: what comes from one side keeps its order.
+/// The origin of deliveries: those of one origin keep their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Side {
     Socket(SocketId),
@@ -52,13 +52,13 @@ impl Delivered {
     }
 }
 
-/// A reset has taken with it what has arrived and was not read.
+/// Removes unread bytes of a connection, which a reset has discarded.
 pub(super) fn forget_bytes(inbox: &mut VecDeque<Delivered>, of: ConnId) {
     inbox.retain(|delivered| !delivered.is_bytes_of(of));
 }
 
-/// What has come from different sides while a process stood still is found in any order: one socket
-/// after the other is emptied.
+/// Reorders deliveries of different origins that have arrived during a pause: a process empties one
+/// socket after the other, in any order.
 pub(super) fn disorder(inbox: &mut VecDeque<Delivered>, rng: &mut Rng) {
     let mut places = BTreeMap::new();
     for delivered in inbox.iter() {

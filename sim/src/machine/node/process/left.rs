@@ -1,10 +1,10 @@
-//! What a server still holds, in words.
+//! Names of the state that a server still holds.
 //!
-//! Owns their names. Must not decide when it should hold nothing.
+//! Owns these names. Must not decide when a server should hold nothing.
 
 use zabkeeper_core::Backlog;
 
-/// Each kind, with how much there is of it.
+/// Each kind of state, with its amount.
 pub(super) fn kinds(backlog: &Backlog) -> [(&'static str, usize); 11] {
     let Backlog { undurable_bytes, tail_faults, walks, pieces, pieces_at_disk, .. } = *backlog;
     let Backlog { requests, syncs, changes, upgrades, strays, lists, .. } = *backlog;
@@ -27,8 +27,9 @@ pub(super) fn kinds(backlog: &Backlog) -> [(&'static str, usize); 11] {
 mod tests {
     use super::*;
 
+    /// E3.
     #[test]
-    fn e3_whatever_is_left_is_named() {
+    fn every_kind_of_remaining_state_has_a_name() {
         assert!(kinds(&Backlog::default()).iter().all(|(_, count)| *count == 0));
         let one = Backlog {
             undurable_bytes: 1,

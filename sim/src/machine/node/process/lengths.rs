@@ -1,12 +1,12 @@
-//! How much a step has put out.
+//! Numbers of outputs.
 //!
-//! Owns these counts, and cutting off what lies behind them. Must not know what the outputs say.
+//! Owns these counts, and dropping outputs beyond them. Must not interpret outputs.
 
 use zabkeeper_core::io::Outbox;
 
 use crate::engine::seed::Rng;
 
-/// How much there is in each sink.
+/// Number of outputs in each sink.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Lengths {
     pub(super) disk: usize,
@@ -25,7 +25,7 @@ impl Lengths {
         }
     }
 
-    /// Of what came after these, a prefix of each sink stays.
+    /// Keeps a random prefix of the outputs beyond these, in each sink.
     pub(super) fn cut(self, out: &mut Outbox, rng: &mut Rng) {
         let mut keep = |before: usize, all: usize| before + rng.upto(all - before);
         out.disk.truncate(keep(self.disk, out.disk.len()));

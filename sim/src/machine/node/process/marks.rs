@@ -1,7 +1,7 @@
-//! The faults that are injected where a step hits a mark.
+//! Faults that are injected when a step hits a mark.
 //!
-//! Owns the ends of the process between the outputs of that very step, and faults of its disk
-//! before they get there. All else that a rule brings about is the world's.
+//! Owns crashes between the outputs of that step, and disk faults before the disk gets its
+//! commands. The world injects all other faults of rules.
 
 use std::cell::RefCell;
 
@@ -20,8 +20,8 @@ use crate::record::trace::Kind;
 use crate::world::shared::Shared;
 
 impl Process {
-    /// A step is over: counts the marks it has hit, and sees whose time has come. `before`: what
-    /// there was to put out before the step.
+    /// Counts the marks that a step has hit, and collects the faults of the rules that they meet.
+    /// `before`: number of outputs before the step.
     pub(super) fn meet(&mut self, before: Lengths, roles: [Role; 2], shared: &mut Shared) {
         let marks = std::mem::take(&mut self.out.marks);
         if marks.is_empty() {
@@ -44,22 +44,23 @@ impl Process {
         }
     }
 
-    /// Lets disk faults begin before the outputs are carried out, where it is the disk's; else the
-    /// world does it.
+    /// Injects disk faults before the outputs are executed, as far as the disk can; the world
+    /// injects the others.
     pub(super) fn inject_disk_faults(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
         for met in std::mem::take(&mut self.disk_faults) {
             let mut rng = shared.targets.rng(met.rule);
             if fs::inject(&mut disk.borrow_mut(), met.fault, &mut rng, shared.now) {
                 let until = disk.borrow().faults.until(met.fault);
                 self.note_injection(met, until, shared);
-                let told = format!("s{}", self.id);
-                shared.targets.injected(met, rng.recorded(), told);
+                let text = format!("s{}", self.id);
+                shared.targets.injected(met, rng.recorded(), text);
             }
             shared.targets.met.push(met);
         }
     }
 
-    /// Which end it takes, and what decides how much of the outputs leaves.
+    /// How the process crashes, the random stream that decides how many outputs leave, and the
+    /// number of outputs before the step.
     pub(super) fn end_at_mark(
         &mut self,
         (met, before): (Met, Lengths),
@@ -68,10 +69,10 @@ impl Process {
         self.note_injection(met, None, shared);
         let mut rng = shared.targets.rng(met.rule);
         let fate = rng.fork();
-        // A disk with a fault turns it into a failure of the power when it comes to it.
+        // `Node::crash` turns a kill into a power failure if the disk has an error by then.
         let how = if met.fault == Fault::NodeKill { Crash::Kill } else { power(&shared.options) };
-        let told = format!("s{} ends amid the outputs of that step: {how:?}", self.id);
-        shared.targets.injected(met, rng.recorded(), told);
+        let text = format!("s{} ends amid the outputs of that step: {how:?}", self.id);
+        shared.targets.injected(met, rng.recorded(), text);
         shared.targets.met.push(met);
         (fate, how, before)
     }

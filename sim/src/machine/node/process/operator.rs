@@ -1,8 +1,8 @@
-//! A server process and its operators: four-letter commands that have arrived, what the process
-//! supplies for the answers, and what the simulator knows when the driver makes them.
+//! A server process and its operators: four-letter commands that have arrived, the facts of the
+//! process for the answers, and the simulator's own knowledge at the time of the answers.
 //!
-//! Owns the commands that are not answered to the end. Must not make answers: the driver does, and
-//! an oracle compares them with what is collected here.
+//! Owns the commands whose answer is incomplete. Must not make answers: the driver does, and an
+//! oracle compares them with what is collected here.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const QUORUM_PORT: u16 = 2888;
 const ELECTION_PORT: u16 = 3888;
 const BACKLOG: u32 = 1024;
 
-/// How long a client may take for a part of a long answer.
+/// The time limit for a part of a long answer.
 const PART_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Largest number of file descriptors, which `mntr` shows.
@@ -61,7 +61,7 @@ struct Asked {
     made: bool,
 }
 
-/// What answers show of the settings of a server.
+/// Options of four-letter commands for a server of a run.
 pub(in crate::machine::node) fn four_letter(
     config: &Config,
     options: &Options,
@@ -134,7 +134,7 @@ fn settings(config: &Config) -> Settings {
 }
 
 impl Operators {
-    /// A process begins at this time of its clock.
+    /// The operators of a process that begins at this time of its clock.
     pub(in crate::machine::node) fn new(config: &Config, started: Instant) -> Operators {
         Operators {
             traffic: Traffic::default(),
@@ -148,14 +148,14 @@ impl Operators {
         }
     }
 
-    /// So many bytes of an answer have left.
+    /// Counts bytes of an answer that have left.
     pub(super) fn left(&mut self, conn: ConnId, bytes: usize) {
         if let Some(asked) = self.asked.get_mut(&conn) {
             asked.answer.length += bytes;
         }
     }
 
-    /// Has a command arrived on the connection? Its answer has no bound.
+    /// Has a command arrived on the connection? The output of such a connection has no bound.
     pub(super) fn has_asked(&self, conn: ConnId) -> bool {
         self.asked.contains_key(&conn)
     }
@@ -168,7 +168,7 @@ impl Operators {
 }
 
 impl Process {
-    /// The driver is about to read these bytes of a client.
+    /// Reads bytes of a client just before the driver does.
     pub(super) fn note_read(&mut self, now: Now, id: SocketId, bytes: &[u8], shared: &Shared) {
         let SocketId::Client(conn) = id else { return };
         let operators = &mut self.operators;
@@ -187,7 +187,7 @@ impl Process {
         }
     }
 
-    /// The driver has read them.
+    /// Notes whether the driver has read the whole command.
     pub(super) fn note_whole(&mut self, id: SocketId) {
         let SocketId::Client(conn) = id else { return };
         if let Some(asked) = self.operators.asked.get_mut(&conn) {
@@ -195,7 +195,7 @@ impl Process {
         }
     }
 
-    /// The commands of the core for clients and disks, before anybody takes them.
+    /// Notes the core's commands for clients, before the driver takes them.
     pub(super) fn note_commands(&mut self, now: Now, out: &Outbox) {
         let clients = &self.driver.clients;
         let operators = &mut self.operators;
@@ -203,14 +203,15 @@ impl Process {
         operators.traffic.commanded(&out.clients, is_open, now.mono);
     }
 
-    /// A leader's proposals, which are what it appends.
+    /// Notes a leader's proposals, which are its appends.
     pub(super) fn note_proposals(&mut self, out: &Outbox) {
         if self.operators.mode == Some(Mode::Leader) {
             self.operators.traffic.proposed(&out.disk);
         }
     }
 
-    /// The driver has made answers, or parts of them, at the end of a turn.
+    /// Records the simulator's own knowledge for the answers, or parts of them, that the driver has
+    /// made at the end of a turn.
     pub(super) fn note_answers(&mut self, now: Now, shared: &mut Shared) {
         let status = self.server.status();
         self.operators.turn += 1;
@@ -254,7 +255,7 @@ impl Process {
             uptime_ms: ms(now.mono, self.operators.started),
             leader_uptime_ms: self.operators.leading_since.map_or(0, |since| ms(now.mono, since)),
         });
-        // The driver cuts an answer short whose client takes a part for too long.
+        // The driver ends an answer early if its client does not take a part in time.
         self.operators.asked.retain(|_, asked| {
             let first = asked.answer.moments.first().map_or(now.mono, |first| first.now.mono);
             asked.made || now.mono.since(first) < PART_TIMEOUT
@@ -307,7 +308,7 @@ impl Process {
         }
     }
 
-    /// Shows the oracles the reports of the server.
+    /// Passes the reports of the server to the oracles.
     pub(in crate::machine::node) fn show(&self, shared: &mut Shared) -> SelfReport {
         let server = &self.server;
         let report = SelfReport {

@@ -1,6 +1,7 @@
-//! What the log lane was ordered to do and has not done yet, so that a trace can say what is done.
+//! Commands of the log lane that are not completed yet, so that the trace can name what a
+//! completion completes.
 //!
-//! Owns the words. Must not influence anything.
+//! Owns the texts. Must not influence anything.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::fmt;
 use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState};
 use zabkeeper_core::{Input, WriteId, Zxid};
 
-/// See the module.
+/// Incomplete commands, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Orders(VecDeque<(WriteId, Order)>);
 
@@ -20,7 +21,7 @@ enum Order {
     State(DurableState),
 }
 
-/// The last order that is done, and how many before it are.
+/// The last command that is complete, and how many others are.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     last: Option<Order>,
@@ -28,7 +29,7 @@ pub(super) struct Done {
 }
 
 impl Orders {
-    /// A step of the server has given these orders.
+    /// Notes the commands of a step.
     pub(super) fn are_given(&mut self, commands: &[DiskCommand]) {
         self.0.extend(commands.iter().filter_map(|command| match command {
             DiskCommand::Append { id, entry } => Some((*id, Order::Append(entry.zxid))),
@@ -43,7 +44,7 @@ impl Orders {
         }));
     }
 
-    /// Those that are done, if that is what the server hears.
+    /// The commands that this input completes.
     pub(super) fn done(&mut self, input: &Input) -> Done {
         let Input::Disk(DiskEvent::Done(id)) = input else {
             return Done::default();

@@ -1,7 +1,7 @@
-//! Connections with other servers and notifications: addresses, delays and faults of the network
+//! Connections with other servers, and notifications: addresses, delays and faults of the network
 //! between servers.
 //!
-//! Owns what a run does to them on purpose. Must not read them: the driver does.
+//! Owns the delays and faults that a run injects. Must not read connections: the driver does.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -12,7 +12,7 @@ use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage};
 
 use super::*;
 
-/// A notification: whose, which, and when it was sent.
+/// A notification: its sender, its content, and when it was sent.
 pub(crate) type Heard = (ServerId, Notification, Instant);
 
 impl Process {
@@ -38,7 +38,7 @@ impl Process {
         lines.iter().filter(|line| !line.dialled).filter_map(|line| line.peer).collect()
     }
 
-    /// Somebody has connected to the quorum port.
+    /// A server or a bad peer has connected to the quorum port.
     pub(super) fn accept_peer(&mut self, now: Instant, link: LinkId, from: Party) {
         let host = match from {
             Party::Server(id) => u8::try_from(id.0 & 0xff).expect("a byte"),
@@ -68,8 +68,8 @@ impl Process {
     }
 
     /// A notification has arrived.
-    pub(in crate::machine::node) fn notified(&mut self, heard: Heard, shared: &mut Shared) {
-        self.inbox.push_back(Delivered::Notified(heard));
+    pub(in crate::machine::node) fn notified(&mut self, notified: Heard, shared: &mut Shared) {
+        self.inbox.push_back(Delivered::Notified(notified));
         self.ask_to_run(shared);
     }
 
@@ -88,7 +88,7 @@ impl Process {
         }
     }
 
-    /// Looks at what the server asks of its links, and delays some of it.
+    /// Checks the server's commands for its links, and delays some messages.
     pub(super) fn note_peer_commands(&self, commands: &[PeerCommand], shared: &mut Shared) {
         for command in commands {
             match command {
@@ -99,7 +99,7 @@ impl Process {
         }
     }
 
-    /// L12: whoever is refused on a link is none of the servers.
+    /// L12: a server refuses no other server on a link.
     fn turns_away(&self, link: LinkId, why: &LinkCloseReason, shared: &mut Shared) {
         let refuses = matches!(
             why,
@@ -113,12 +113,13 @@ impl Process {
         };
         let strange = parties.contains(&Party::BadPeer);
         let other = parties.into_iter().find(|party| *party != Party::Server(self.id));
-        let told = || format!("s{} refuses {} on {link}: {why}", self.id, other.expect("two ends"));
-        shared.check(Check::WELCOME, if strange { Ok(()) } else { Err(told()) });
+        let evidence =
+            || format!("s{} refuses {} on {link}: {why}", self.id, other.expect("two ends"));
+        shared.check(Check::WELCOME, if strange { Ok(()) } else { Err(evidence()) });
     }
 
-    /// Some words by which a learner is brought in arrive late, and all behind them, where the run
-    /// has that.
+    /// Delays some messages of discovery and synchronization, and all messages behind them, if the
+    /// run has that fault.
     fn maybe_stall(&self, link: LinkId, message: &PeerMessage, shared: &mut Shared) {
         let longest = shared.options.peers.words_late_ms;
         let rare = matches!(
@@ -146,7 +147,7 @@ impl Process {
         }
     }
 
-    /// Opens a connection, which takes a while.
+    /// Opens a connection after a delay.
     pub(super) fn dial(&mut self, PeerDial { link, to, .. }: PeerDial, shared: &mut Shared) {
         let pace = shared.options.peers.link;
         let under_way = pace.draw(self.between(Party::Server(to), shared));
@@ -159,7 +160,7 @@ impl Process {
         shared.after(under_way, event);
     }
 
-    /// Lets notifications go, through their encoding.
+    /// Sends notifications, and checks their encoding.
     pub(super) fn send_notifications(
         &mut self,
         notifications: &mut Vec<(ServerId, Notification)>,
@@ -182,7 +183,7 @@ impl Process {
         }
     }
 
-    /// A notification is on its way, or its ways.
+    /// Sends a notification, which may be lost, late or duplicated.
     fn post(&mut self, to: ServerId, what: Notification, shared: &mut Shared) {
         let PeerOptions { link, votes, .. } = shared.options.peers;
         let from = self.id;
@@ -206,14 +207,14 @@ impl Process {
     }
 }
 
-/// Port of every server for its dials: nobody looks at it.
+/// Port from which every server dials; nothing depends on it.
 const PEER_PORT: u16 = 5_000;
 
-/// How late a notification may be in the mean, ns.
+/// Mean delay of a late notification, ns.
 const VOTE_LATE: u64 = 300_000_000;
 
-/// No number comes twice, as each connection has a number of its own; without a secret nobody needs
-/// to be surprised.
+/// A nonce that occurs once, because each connection has its own number. Without a secret it need
+/// not be unpredictable.
 fn nonce(link: LinkId, end: u8) -> Nonce {
     let mut nonce = Nonce::default();
     nonce[..8].copy_from_slice(&link.0.to_le_bytes());

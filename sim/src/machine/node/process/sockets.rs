@@ -1,7 +1,7 @@
-//! Sockets, as a server process has them: what the kernel holds in both directions.
+//! Sockets of a server process, with the kernel's buffers in both directions.
 //!
-//! Owns the bytes that the driver does not want yet, and those that the network has no room for.
-//! Must not look into them: the driver does, as in the process that people deploy.
+//! Owns the bytes that the driver does not want yet, and the sockets for whose output the network
+//! has no room. Must not interpret bytes: the driver does, as in the shipped process.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -19,30 +19,29 @@ use crate::record::sometimes::Sometimes;
 pub(super) struct Socket {
     /// Which end of the connection it is.
     pub(super) end: End,
-    /// What has arrived and is not read.
+    /// Bytes that have arrived and are unread.
     pub(super) received: BytesMut,
     /// The other end has closed, or the connection is broken.
     is_over: bool,
     /// When it was accepted, by the driver's clock.
     accepted: Instant,
-    /// Since when it is not read although its client takes what it is sent.
+    /// Since when it is not read although the network has room for its output.
     unread_since: Option<Instant>,
-    /// It ends once what is queued has left: since when.
+    /// Since when it is to close once its queued output has left.
     shuts_since: Option<Instant>,
 }
 
-/// How long a connection that ends waits for the other end to take what is left, by the driver's
-/// clock.
+/// How long a closing connection waits for the other end to take its output, by the driver's clock.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Time between two looks at who waits.
+/// Time between two reports of the longest wait.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Port of every client: nobody looks at it.
+/// Port of every client; nothing depends on it.
 const CLIENT_PORT: u16 = 4_000;
 
 impl Process {
-    /// Somebody has connected.
+    /// A client or another server has connected.
     pub(super) fn accepted(&mut self, now: Now, id: SocketId, from: Party, shared: &Shared) {
         match (id, from) {
             (SocketId::Client(conn), Party::Client(client)) => {
@@ -63,7 +62,7 @@ impl Process {
         self.enter(now, id, End::Acceptor);
     }
 
-    /// A socket is there.
+    /// Adds a socket.
     pub(super) fn enter(&mut self, now: Now, id: SocketId, end: End) {
         let new = Socket {
             end,
@@ -83,7 +82,7 @@ impl Process {
         }
     }
 
-    /// Nothing more comes; what has come before is read first.
+    /// Notes the end of the stream; bytes before it are read first.
     pub(super) fn gone(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
         if let Some(state) = self.sockets.get_mut(&id) {
             state.is_over = true;
@@ -91,7 +90,7 @@ impl Process {
         }
     }
 
-    /// Does with a socket what the driver wants to be done.
+    /// Does with a socket what the driver wants.
     pub(super) fn attend(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
         self.held.remove(&id);
         loop {
@@ -157,7 +156,7 @@ impl Process {
         shared.schedule_arrivals();
     }
 
-    /// What the driver tells beside its work.
+    /// Passes the notes of the driver to trace, counters and checks.
     pub(super) fn take_notes(&mut self, now: Now, shared: &mut Shared) {
         for note in self.driver.peers.take_notes() {
             let (number, what) = match &note {
@@ -195,8 +194,8 @@ impl Process {
         }
     }
 
-    /// Tells now and then which of its clients has waited longest: whether it should have waited is
-    /// not for this server to say.
+    /// Reports now and then which client has waited longest; an oracle judges whether it should
+    /// have.
     pub(super) fn tell_who_waits(&mut self, clock: &Clock, shared: &mut Shared) {
         if shared.now < self.waits_told.after(LOOK) {
             return;
@@ -215,11 +214,12 @@ impl Process {
         }
     }
 
-    /// Those that the server has, and has not said that it closes.
+    /// Connections of clients that the driver has not closed and the core does not close in this
+    /// turn.
     pub(super) fn open_conns(&self) -> Vec<ConnId> {
         let closes = |conn: &ConnId| {
-            let mut said = self.out.clients.iter().filter(|(other, _)| other == conn);
-            said.any(|(_, command)| matches!(command, ClientCommand::Close))
+            let mut commands = self.out.clients.iter().filter(|(other, _)| other == conn);
+            commands.any(|(_, command)| matches!(command, ClientCommand::Close))
         };
         let stays = |conn: &ConnId| {
             matches!(self.driver.clients.interest(*conn), Interest::Read | Interest::Wait)
@@ -228,8 +228,7 @@ impl Process {
         clients.filter(|conn| stays(conn) && !closes(conn)).collect()
     }
 
-    /// Hands what the server has to say to the driver, and what that has for the sockets to the
-    /// network.
+    /// Hands the core's outputs to the driver, and the driver's output to the network.
     pub(super) fn send(&mut self, now: Now, out: &mut Outbox, shared: &mut Shared) {
         if let Some(timeline) = &mut shared.timeline {
             let known = |conn: &ConnId| self.sockets.contains_key(&SocketId::Client(*conn));
@@ -265,22 +264,23 @@ impl Process {
         let reads = |line: &PeerLine| SocketId::Server(line.link) == id && line.established;
         let is_over =
             waiting >= shared.options.peers.inputs && self.driver.peers.lines().iter().any(reads);
-        let told = || format!("s{}: {id:?} is read while {waiting} inputs wait", self.id);
-        shared.check(Check::CLIENTS, if is_over { Err(told()) } else { Ok(()) });
+        let evidence = || format!("s{}: {id:?} is read while {waiting} inputs wait", self.id);
+        shared.check(Check::CLIENTS, if is_over { Err(evidence()) } else { Ok(()) });
     }
 
-    /// E6: once the core has got all inputs, each link that it knows has a socket.
+    /// E6: once the core has received all inputs, each link that it knows has a socket.
     fn check_links(&self, shared: &mut Shared) {
         if self.driver.peers.waiting() > 0 {
             return;
         }
         let is_open = |link: &&LinkId| self.sockets.contains_key(&SocketId::Server(**link));
         let ended = self.known_links.iter().find(|link| !is_open(link));
-        let told = ended.map(|link| format!("s{} does not know that {link} has ended", self.id));
-        shared.check(Check::CLIENTS, told.map_or(Ok(()), Err));
+        let evidence =
+            ended.map(|link| format!("s{} does not know that {link} has ended", self.id));
+        shared.check(Check::CLIENTS, evidence.map_or(Ok(()), Err));
     }
 
-    /// E6: at the end of a turn, when all that is queued has been offered to the sockets.
+    /// E6, at the end of a turn, when all queued output has been offered to the sockets.
     fn check_clients(&self, now: Now, shared: &mut Shared) {
         let limits = shared.options.server.client_limits();
         let output_max = limits.output_bytes + 2 * self.record_bytes;
@@ -307,13 +307,14 @@ impl Process {
         let counted = self.driver.clients.unanswered();
         let bound = limits.throttle_max_requests.unwrap_or(u64::MAX);
         if all != counted || counted > bound {
-            let told = || format!("s{}: {all} answers are owed, {counted} are counted", self.id);
-            broken.get_or_insert_with(told);
+            let evidence =
+                || format!("s{}: {all} answers are owed, {counted} are counted", self.id);
+            broken.get_or_insert_with(evidence);
         }
         shared.check(Check::CLIENTS, broken.map_or(Ok(()), Err));
     }
 
-    /// Sends what is queued, as far as there is room.
+    /// Sends queued output, as far as there is room.
     pub(super) fn flush_socket(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
         self.blocked.remove(&id);
         let Some(end) = self.sockets.get(&id).map(|state| state.end) else { return };

@@ -1,6 +1,6 @@
-//! What a step of a server has done, for oracles, trace and counters.
+//! Reports of a step's effects to oracles, trace and counters.
 //!
-//! Owns how that is told. Must not change what the process does.
+//! Owns these reports. Must not change what the process does.
 
 use zabkeeper_core::io::{ClientEvent, PeerEvent};
 use zabkeeper_core::store::{DiskCommand, DiskEvent};
@@ -14,13 +14,14 @@ use crate::record::sometimes::Sometimes;
 use crate::record::trace::Kind;
 use crate::world::shared::Shared;
 
-/// What of a status is worth telling when it changes. That a server has halted is: one that looks
-/// for a leader says nothing when its disk fails, and promises nothing from then on (seed
-/// 0x270000000bef).
+/// The parts of a status whose changes are reported. `true` is for a server that has halted: while
+/// it is looking for a leader, a failure of its disk has no other effect, and it promises nothing
+/// from then on.
 pub(super) type Told = (Role, Option<ServerId>, [u32; 2], [Zxid; 4], bool);
 
 impl Process {
-    /// Counted in transactions of one epoch: how long those before it are is not known here.
+    /// Counts requests to a server that is far behind, in transactions of one epoch: the number of
+    /// transactions in earlier epochs is not known here.
     pub(super) fn note_lag(&self, shared: &mut Shared) {
         let (newest, here) = (shared.newest, self.applied);
         let far = newest.epoch() == here.epoch() && newest.counter() >= here.counter() + FAR_BEHIND;
@@ -29,14 +30,14 @@ impl Process {
         }
     }
 
-    /// The process ends now.
+    /// Counts the end of a leader with transactions that are not applied.
     pub(in crate::machine::node) fn ends(&self, shared: &mut Shared) {
         if self.told.0 == Role::Leads && !self.unapplied.is_empty() {
             shared.counters.saw(Sometimes::LeaderEndsUncommitted);
         }
     }
 
-    /// Tells the oracles what a step has put out, and what has changed.
+    /// Reports the outputs of a step, and the changes of the status, to the oracles.
     pub(super) fn tell(&mut self, before: Lengths, status: &Status, shared: &mut Shared) {
         let disk = &self.out.disk[before.disk..];
         let peers = &self.out.peers[before.peers..];
@@ -81,10 +82,9 @@ impl Process {
         }
     }
 
-    /// E2. What a step may cause is bounded by what waits for it: requests, watches, sessions,
-    /// connections, and the transactions that a learner lacks, those `read` for it among them (seed
-    /// 0xb360004f of the swarm with three servers: 4,000 of an earlier incarnation, in one piece of
-    /// a megabyte).
+    /// E2. The outputs of a step are bounded by their possible causes: requests, watches, sessions,
+    /// connections, and the transactions that a learner lacks. Those in `read` count too, because
+    /// one piece of the log may have thousands of small ones from earlier incarnations.
     pub(super) fn check_bound(
         &self,
         grown: usize,
@@ -100,7 +100,7 @@ impl Process {
         shared.check(Check::BOUNDED, holds);
     }
 
-    /// Keeps up with what is logged and not applied.
+    /// Updates the transactions that are logged and not applied.
     pub(super) fn note_appends(&mut self, from: usize, shared: &mut Shared) {
         for command in &self.out.disk[from..] {
             match command {
@@ -126,8 +126,9 @@ impl Process {
         }
     }
 
-    /// The tree has moved on: one observation for each transaction, the last one sometimes with a
-    /// digest. A leader's snapshot takes it to a position that this server never logged.
+    /// The tree has advanced: makes one observation for each transaction, the last one sometimes
+    /// with a digest. A leader's snapshot advances the tree to a zxid that this server never
+    /// logged.
     pub(super) fn apply(&mut self, status: &Status, shared: &mut Shared) {
         if self.applied >= status.applied {
             return;
@@ -170,7 +171,7 @@ pub(super) fn told(status: &Status) -> Told {
     )
 }
 
-/// An input as numbers, for the hash; what arrived as bytes is in the hash already.
+/// An input as numbers, for the hash of the trace; bytes that have arrived are in the hash already.
 pub(super) fn summary(input: &Input) -> (u64, &'static [u8]) {
     match input {
         Input::Timeout => (0, b"timeout"),

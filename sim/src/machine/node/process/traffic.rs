@@ -1,8 +1,8 @@
-//! What crosses the sockets of clients: counts for the comparison with a server's answers.
+//! Counts of the traffic on the sockets of clients, for the comparison with a server's answers.
 //!
-//! Owns the counts, made from the bytes that the driver reads, from the inputs that the core gets
-//! and from its commands. A count has two bounds where only the driver knows whether it has read a
-//! frame. Must not ask the driver for its counters.
+//! Owns the counts, made from the bytes that the driver reads, from the inputs of the core and from
+//! its commands. A count has two bounds, because only the driver knows whether it has read a frame.
+//! Must not ask the driver for its counters.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(super) struct Traffic {
     resets: u64,
 }
 
-/// A number that only grows, with both bounds, and both at the last reset.
+/// A growing number, with its lower and upper bound, and both at the last reset.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     least: u64,
@@ -38,19 +38,19 @@ struct Count {
     base: [u64; 2],
 }
 
-/// The longest of some times, with both bounds.
+/// The longest of some times, with its lower and upper bound.
 #[derive(Clone, Copy, Debug, Default)]
 struct Longest {
     least: Duration,
     most: Duration,
 }
 
-/// How a connection opens.
+/// The first message of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Opening {
     Nothing,
     Handshake,
-    /// Nothing behind it is a request, or it cannot be read.
+    /// No request can follow, or the message is invalid.
     Other,
 }
 
@@ -63,12 +63,12 @@ struct Conn {
     opening: Opening,
     received: Count,
     sent: Count,
-    /// The handshake, until it is answered: when it arrived and when the core got it, and whether
-    /// it asks for a new session.
+    /// The unanswered handshake: when it arrived, when the core received it, and whether it asks
+    /// for a new session.
     handshake: Option<(Instant, Option<Instant>, bool)>,
-    /// The same for requests, oldest first.
+    /// The same times for unanswered requests, oldest first.
     requests: VecDeque<(Instant, Option<Instant>)>,
-    /// How many of them the core has got.
+    /// How many of `requests` the core has received.
     under_way: usize,
     processed: u64,
     served: Option<(SessionId, i32)>,
@@ -130,7 +130,8 @@ impl Traffic {
         self.conns.remove(&id);
     }
 
-    /// The driver is about to read these bytes. The command among them, if there is one.
+    /// Reads bytes just before the driver does. Returns the four-letter command in them, if there
+    /// is one.
     pub(super) fn read(
         &mut self,
         id: ConnId,
@@ -169,7 +170,7 @@ impl Traffic {
         None
     }
 
-    /// The core gets an input.
+    /// Notes an input of the core.
     pub(super) fn stepped(&mut self, id: ConnId, event: &ClientEvent, now: Instant) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         match event {
@@ -192,8 +193,8 @@ impl Traffic {
         }
     }
 
-    /// The driver is about to take these commands of the core; `is_open` of connections that are
-    /// not closing.
+    /// Notes commands of the core just before the driver takes them; `is_open` tests whether a
+    /// connection is not closing.
     pub(super) fn commanded(
         &mut self,
         commands: &[(ConnId, ClientCommand)],
@@ -232,7 +233,7 @@ impl Traffic {
         }
     }
 
-    /// A leader proposes what it appends.
+    /// Notes a leader's proposals, which are its appends.
     pub(super) fn proposed(&mut self, commands: &[DiskCommand]) {
         for command in commands {
             if let DiskCommand::Append { entry, .. } = command {
@@ -241,7 +242,8 @@ impl Traffic {
         }
     }
 
-    /// So many answers to operators were made in a turn. Is `srst` or `crst` among them?
+    /// Notes that `count` answers to operators were made in a turn, and whether `srst` or `crst` is
+    /// among them.
     pub(super) fn answered(&mut self, count: u64, [srst, crst]: [bool; 2]) {
         if srst {
             for counter in
@@ -261,12 +263,13 @@ impl Traffic {
                 (conn.last_xid, conn.last_zxid) = (None, None);
             }
         }
-        // Which of the answers came before the reset is not known; its own comes behind.
+        // The order of the other answers and the reset is unknown; the reset precedes its own
+        // answer.
         self.sent.add(if srst { 1 } else { count }, count);
     }
 
-    /// The counters at the end of a turn in which so many answers were made; `is_open` of
-    /// connections that are not closing.
+    /// The counters at the end of a turn with this many answers; `is_open` tests whether a
+    /// connection is not closing.
     pub(super) fn counters(
         &self,
         answers: u64,
@@ -296,7 +299,7 @@ impl Traffic {
         }
     }
 
-    /// The connections; `is_open` of those that are not closing.
+    /// All connections; `is_open` tests whether a connection is not closing.
     pub(super) fn conns(&self, is_open: impl Fn(ConnId) -> bool) -> Vec<ConnFacts> {
         let facts = |(id, conn): (&ConnId, &Conn)| ConnFacts {
             conn: *id,
@@ -315,7 +318,7 @@ impl Traffic {
 }
 
 impl Conn {
-    /// The handshake is answered. Its times, if it asked for a new session.
+    /// Notes the answer to the handshake. Returns its times if it asked for a new session.
     fn connected(&mut self, response: &ConnectResponse) -> Option<(Instant, Option<Instant>)> {
         if response.session == SessionId(0) {
             self.served = None;
