@@ -1,4 +1,4 @@
-//! What answers to four-letter commands need and only the process knows: its settings, its
+//! Facts for the answers to four-letter commands that only the process knows: its settings, its
 //! directories, its environment.
 //!
 //! Owns the collection of these facts. Must not know the answers: the core's driver does.
@@ -40,7 +40,8 @@ pub fn options(settings: &Settings) -> FourLetterOptions {
     }
 }
 
-/// Collects what an answer waits for. Directories are read on another thread: the disk may be slow.
+/// Collects the fact that an answer waits for. Directories are read on another thread, because the
+/// disk may be slow.
 pub(crate) fn collect(shared: &Rc<Shared>, driver: &mut Driver, conn: ConnId, query: HostQuery) {
     let facts = match query {
         HostQuery::Descriptors => HostFacts::Descriptors(descriptors()),
@@ -87,7 +88,7 @@ fn environment() -> Environment {
     }
 }
 
-/// In MiB, from Linux's `/proc`; `None` elsewhere.
+/// Memory in MiB, from Linux's `/proc`; `None` elsewhere.
 fn memory() -> Option<[u64; 2]> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let mib = |name: &str| {
@@ -97,7 +98,7 @@ fn memory() -> Option<[u64; 2]> {
     Some([mib("MemAvailable:")?, mib("MemTotal:")?])
 }
 
-/// From Linux's `/proc`; `None` elsewhere.
+/// Descriptors, from Linux's `/proc`; `None` elsewhere.
 fn descriptors() -> Option<Descriptors> {
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
@@ -112,7 +113,7 @@ mod tests {
 
     /// FLW-01.
     #[test]
-    fn flw_01_options_name_ports_and_members() {
+    fn options_name_ports_and_members() {
         let lines = "dataDir=/d\ndataLogDir=/l\nclientPortListenBacklog=7\n\
                      4lw.commands.whitelist=*\nserver.1=a:2888:3888;2181\n\
                      server.2=[::1]:2889:3889;[::1]:2182\nserver.3=c:2888:3888;2181";

@@ -1,6 +1,6 @@
-//! A socket: bytes between it and the driver, from the first to the last.
+//! A socket: the transfer of bytes between it and the driver.
 //!
-//! Owns the socket and its task. Must not look into the bytes: [`zabkeeper_core::driver`] does.
+//! Owns the socket and its task. Must not interpret the bytes: [`zabkeeper_core::driver`] does.
 
 use std::io;
 use std::net::Shutdown;
@@ -17,19 +17,19 @@ use zabkeeper_core::driver::{Driver, Interest, SocketId};
 
 use crate::shared::{READ_BYTES, Shared};
 
-/// Time for the last output to leave and for the other end to close its side, once the server has
-/// closed its own.
+/// Time limit of a graceful close: until the last output has left and the other end has closed its
+/// side.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Bytes that are read and thrown away meanwhile: whoever goes on sending more than a kernel holds
-/// does not read anyway.
+/// Bytes of input that a graceful close discards at most: an end that sends more than kernels
+/// buffer does not read anyway.
 const DISCARDED_BYTES: usize = 8 << 20;
 
-/// What the tasks of a socket share.
+/// State that the tasks of a socket share.
 pub(crate) struct Conn {
     pub(crate) id: SocketId,
     socket: OwnedWriteHalf,
-    /// Notified when the driver wants another thing done with the socket.
+    /// Notified when the driver's interest in the socket changes.
     pub(crate) changed: Notify,
 }
 
@@ -59,14 +59,14 @@ pub(crate) async fn serve_connection(shared: Rc<Shared>, stream: TcpStream, id: 
             Interest::Close => break,
         }
     }
-    // Output that the other end would not take goes with it, or those that never read would keep
+    // Drops output that the other end does not take; otherwise ends that never read would keep
     // sockets beyond all bounds on connections. The socket may be broken already.
     let _best_effort = SockRef::from(conn.socket.as_ref()).shutdown(Shutdown::Both);
     shared.leave(&conn);
 }
 
 impl Conn {
-    /// Gives the driver what comes next; how many bytes that are.
+    /// Gives the next bytes to the driver; returns their number.
     async fn receive(&self, input: &mut OwnedReadHalf, shared: &Shared) -> io::Result<usize> {
         let give = |bytes: &[u8]| {
             if !bytes.is_empty() {
@@ -86,12 +86,12 @@ impl Conn {
         }
         shared.wake().notify_one();
         if is_full {
-            // There may be more, but first comes the event loop's turn.
+            // More may be available, but the event loop has its turn first.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Offers what is queued to the socket. Is nothing left to send?
+    /// Offers queued output to the socket. Returns whether nothing is left.
     pub(crate) fn write(&self, driver: &mut Driver, now: Instant) -> bool {
         loop {
             let bytes = driver.output(self.id);
@@ -107,7 +107,7 @@ impl Conn {
     }
 
     /// Sends what the socket takes at once and leaves the rest to a task, so that a slow receiver
-    /// holds up nobody.
+    /// delays nothing else.
     pub(crate) fn flush(self: &Rc<Self>, driver: &mut Driver, now: Instant, shared: &Rc<Shared>) {
         if !self.write(driver, now) && driver.block(self.id) {
             let (conn, shared) = (Rc::clone(self), Rc::clone(shared));
@@ -115,7 +115,7 @@ impl Conn {
         }
     }
 
-    /// Sends all that is queued, however long the other end takes, unless the connection ends.
+    /// Sends all queued output, however slow the other end is, unless the connection ends.
     pub(crate) async fn write_rest(&self, shared: &Shared) {
         while !self.write(&mut shared.driver(), shared.clock.mono()) {
             shared.wake().notify_one();
@@ -133,9 +133,9 @@ impl Conn {
         }
     }
 
-    /// Lets the last output leave, says that nothing follows, and waits for the other end to do the
-    /// same: a socket closed with unread input would make the kernel throw away output that is
-    /// still on its way.
+    /// Sends the last output, shuts down the sending side, and waits for the other end to do the
+    /// same: if a socket is closed with unread input, the kernel discards output that is still in
+    /// transit.
     async fn graceful_close(&self, input: &mut OwnedReadHalf, shared: &Shared) -> io::Result<()> {
         self.write_rest(shared).await;
         SockRef::from(self.socket.as_ref()).shutdown(Shutdown::Write)?;

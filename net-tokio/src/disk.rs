@@ -189,23 +189,23 @@ fn run_snapshots(
     queue: &Receiver<DiskCommand>,
     to: &Completions,
 ) -> Result<(), StoreError> {
-    let mut told = None;
+    let mut warned = None;
     while let Ok(command) = queue.recv() {
         let Some(event) = lane.run(&command)? else {
             continue;
         };
         match &event {
             // All remaining chunks of the snapshot fail; one warning is enough.
-            DiskEvent::SnapshotFailed { zxid, why, .. } if told != Some(*zxid) => {
+            DiskEvent::SnapshotFailed { zxid, why, .. } if warned != Some(*zxid) => {
                 tracing::warn!("the snapshot at {zxid} is given up for now: {why}");
-                told = Some(*zxid);
+                warned = Some(*zxid);
             }
             DiskEvent::SnapshotFailed { .. } => {}
             DiskEvent::ChunkDone { .. }
             | DiskEvent::Done(_)
             | DiskEvent::Failed(_)
             | DiskEvent::LogRead { .. }
-            | DiskEvent::SnapshotRead { .. } => told = None,
+            | DiskEvent::SnapshotRead { .. } => warned = None,
         }
         to.report(event);
     }

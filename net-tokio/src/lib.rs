@@ -142,7 +142,7 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-/// Writes an error to standard error, where the log may not run, and returns the exit status.
+/// Writes an error to standard error, because the log may not run, and returns the exit status.
 fn fail(status: u8, what: &str) -> ExitCode {
     let _nobody_reads = writeln!(std::io::stderr(), "zabkeeper: {what}");
     ExitCode::from(status)

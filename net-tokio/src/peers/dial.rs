@@ -1,6 +1,6 @@
 //! Opens connections to other servers.
 //!
-//! Owns one attempt: names, addresses, the socket. Must not decide whether there is a next one: the
+//! Owns one attempt: names, addresses, the socket. Must not decide about the next attempt: the
 //! driver does.
 
 use std::io;
@@ -17,8 +17,7 @@ use crate::conn::serve_connection;
 use crate::random;
 use crate::shared::Shared;
 
-/// Carries out one order of the driver: one attempt, and the life of the connection that comes of
-/// it.
+/// Makes one attempt for the driver, and serves the connection if the attempt succeeds.
 pub(crate) async fn dial(shared: Rc<Shared>, PeerDial { link, to, channel }: PeerDial) {
     let ensemble = shared.settings.ensemble.as_ref();
     let stream = match ensemble.and_then(|ensemble| Some((ensemble, ensemble.member(to)?))) {
@@ -40,10 +39,10 @@ pub(crate) async fn dial(shared: Rc<Shared>, PeerDial { link, to, channel }: Pee
     }
 }
 
-/// Connects to one of the server's addresses, resolved now.
+/// Resolves the server's name, and connects to one of its addresses.
 ///
 /// # Errors
-/// Of the name, or of the last address.
+/// The name does not resolve, or connecting to the last address has failed.
 pub(super) async fn connect(
     ensemble: &Ensemble,
     member: &Member,
@@ -55,13 +54,14 @@ pub(super) async fn connect(
     };
     let time = ensemble.connect_timeout;
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-    // Each time anew: a server that was moved has another address under its name.
+    // The name is resolved for each attempt, because the server may have moved to another address.
     let addresses = timeout(time, lookup_host((member.host.as_str(), port))).await;
     let mut last = io::Error::other("the name has no address");
     for address in addresses.map_err(late)?? {
         let attempt = timeout(time, TcpStream::connect(address)).await;
         match attempt.map_err(late).flatten() {
-            // Nobody listens, and the kernel gave this socket the very port that it was to reach.
+            // TCP self-connection: nothing listens, and the kernel chose the target port as the
+            // local port.
             Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {
                 last = io::ErrorKind::ConnectionRefused.into();
             }

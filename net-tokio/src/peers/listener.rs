@@ -1,7 +1,7 @@
 //! The quorum and election ports of this server.
 //!
-//! Owns binding and accepting. Must not read from a connection, nor judge who it is: the driver
-//! does.
+//! Owns binding and accepting. Must not read from a connection, nor identify the other end: the
+//! driver does.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -22,27 +22,28 @@ use crate::names;
 use crate::random;
 use crate::shared::Shared;
 
-/// Connections that the kernel completes before we accept them.
+/// Listen backlog: connections that the kernel completes before the server accepts them.
 const BACKLOG: u32 = 128;
 
 /// Pause after a failed accept, and between attempts to bind.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 const BIND_RETRY: Duration = Duration::from_secs(1);
 
-/// Attempts to bind of which one is logged.
+/// One in this many failed attempts to bind is logged.
 const LOGGED: u32 = 30;
 
-/// A port of this server, reserved; no connection is accepted yet.
+/// A port of this server that is bound and does not listen yet.
 pub(crate) struct PeerPort {
     channel: Channel,
     socket: TcpSocket,
     address: SocketAddr,
 }
 
-/// Reserves the ports of this server, so that they are known to be free before data is recovered.
+/// Binds the ports of this server, so that a port in use is reported before data is recovered.
 /// Waits for a name that has no address yet.
 ///
-/// # Errors
+/// An address is not one of this machine, or is in use, after the configured number of retries; as
+/// a line for the operator.
 /// An address that is not this machine's, or is in use; as a line for the operator.
 pub(crate) async fn bind(ensemble: &Ensemble, me: &Member) -> Result<Vec<PeerPort>, String> {
     let mut failures = 0;
@@ -90,7 +91,7 @@ async fn bind_once(ensemble: &Ensemble, me: &Member) -> Result<Vec<PeerPort>, St
 fn bind_everywhere(port: u16) -> io::Result<(SocketAddr, TcpSocket)> {
     let bind = |address: SocketAddr| bind_to(address).map(|socket| (address, socket));
     match bind((Ipv6Addr::UNSPECIFIED, port).into()) {
-        // A machine without IPv6.
+        // The machine has no IPv6.
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
             bind((Ipv4Addr::UNSPECIFIED, port).into())
         }
@@ -98,8 +99,8 @@ fn bind_everywhere(port: u16) -> io::Result<(SocketAddr, TcpSocket)> {
     }
 }
 
-/// Every address that a name has; one that this machine has not got does no harm where another one
-/// is.
+/// Binds every address of a name; an address of another machine is skipped if another one can be
+/// bound.
 fn bind_all(addresses: Vec<SocketAddr>) -> io::Result<Vec<(SocketAddr, TcpSocket)>> {
     let mut bound: Vec<(SocketAddr, TcpSocket)> = Vec::new();
     let mut failure = io::Error::other("the name has no address");
@@ -116,10 +117,10 @@ fn bind_all(addresses: Vec<SocketAddr>) -> io::Result<Vec<(SocketAddr, TcpSocket
     if bound.is_empty() { Err(failure) } else { Ok(bound) }
 }
 
-/// Accepts connections, for ever.
+/// Starts tasks that accept connections for ever.
 ///
 /// # Errors
-/// Another process listens on an address since; as a line for the operator.
+/// Another process has started listening on an address since `bind`; as a line for the operator.
 pub(crate) fn listen(shared: &Rc<Shared>, ports: Vec<PeerPort>) -> Result<(), String> {
     for PeerPort { channel, socket, address } in ports {
         let cannot = |error| format!("cannot listen for other servers on {address}: {error}");
@@ -133,7 +134,8 @@ async fn accept(shared: Rc<Shared>, channel: Channel, listener: TcpListener) {
     loop {
         Reserve::Servers.await_room(&listener).await;
         match listener.accept().await {
-            // Others have taken the room since; the next ones wait.
+            // The free descriptors were used up since `await_room`: the connection is closed, and
+            // the next one waits.
             Ok((stream, _)) if Reserve::Servers.holds(&stream) => {}
             Ok((stream, from)) => {
                 tune(&stream, &shared.settings);
@@ -141,7 +143,7 @@ async fn accept(shared: Rc<Shared>, channel: Channel, listener: TcpListener) {
                 shared.driver().peers.accept(link, channel, from, random::bytes(), now);
                 let id = SocketId::Server(link);
                 tokio::task::spawn_local(serve_connection(Rc::clone(&shared), stream, id));
-                // How long it may be silent is a deadline more.
+                // The new connection adds a deadline to the driver's timer.
                 shared.wake().notify_one();
             }
             Err(error) => {

@@ -1,5 +1,5 @@
-//! The ports for other servers on loopback; what goes over them is tested with the driver and with
-//! whole ensembles.
+//! The ports for other servers on loopback. Tests of the driver and of whole ensembles cover the
+//! traffic on them.
 
 use std::net::TcpListener;
 use std::rc::Rc;

@@ -13,19 +13,19 @@ use crate::harness::{PATIENCE, Server, command, configure, eventually, free_port
 use crate::members::Ensemble;
 use crate::raw::{Raw, create};
 
-pub(crate) fn ask(server: &Server, word: &str) -> String {
-    try_ask(server.port, word).expect("is answered")
+pub(crate) fn ask(server: &Server, command: &str) -> String {
+    try_ask(server.port, command).expect("is answered")
 }
 
 /// `None` if the server does not answer within a second.
-pub(crate) fn try_ask(port: u16, word: &str) -> Option<String> {
-    try_ask_bytes(port, word.as_bytes(), Duration::from_secs(1))
+pub(crate) fn try_ask(port: u16, command: &str) -> Option<String> {
+    try_ask_bytes(port, command.as_bytes(), Duration::from_secs(1))
 }
 
-fn try_ask_bytes(port: u16, word: &[u8], patience: Duration) -> Option<String> {
+fn try_ask_bytes(port: u16, command: &[u8], patience: Duration) -> Option<String> {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).ok()?;
     socket.set_read_timeout(Some(patience)).ok()?;
-    socket.write_all(word).ok()?;
+    socket.write_all(command).ok()?;
     let mut text = String::new();
     socket.read_to_string(&mut text).ok()?;
     Some(text)
@@ -65,10 +65,10 @@ fn only_srvr_is_answered_by_default() {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     assert!(ask(&server, "srvr").contains("Mode: standalone"));
-    for word in FourLetterCommand::all()
-        .filter(|word| *word != FourLetterCommand::Srvr && *word != FourLetterCommand::TelnetClose)
-    {
-        let name = word.name();
+    for command in FourLetterCommand::all().filter(|command| {
+        *command != FourLetterCommand::Srvr && *command != FourLetterCommand::TelnetClose
+    }) {
+        let name = command.name();
         let refusal = format!("{name} is not executed because it is not in the whitelist.\n");
         assert_eq!(ask(&server, name), refusal, "stmk too, without its mask");
     }
@@ -116,27 +116,27 @@ fn four_letter_commands_answer_as_in_zookeeper() {
     let _alone = nobody_forks();
     let mut asked = 0;
     for section in recorded.split("\n> ").skip(1) {
-        let (word, text) = section.split_once('\n').expect("has a text");
+        let (command, text) = section.split_once('\n').expect("has a text");
         let text = text.trim_end().strip_suffix("<END>").expect("ends");
-        let bytes = match word {
+        let bytes = match command {
             r"stmk\x00\x00\x00\x00\x00\x00\x00\x07" => b"stmk\0\0\0\0\0\0\0\x07",
             r"\xff\xf4\xff\xfd" => &b"\xff\xf4\xff\xfd"[..],
-            word => word.as_bytes(),
+            command => command.as_bytes(),
         };
         let ours = try_ask_bytes(server.port, bytes, PATIENCE).expect("is answered");
-        assert_eq!(without_chance(word, &ours), without_chance(word, text), "{word}");
+        assert_eq!(without_chance(command, &ours), without_chance(command, text), "{command}");
         asked += 1;
     }
     assert_eq!(asked, 18);
 }
 
 /// The text without addresses, ids, times and sizes, and with lines of arbitrary order sorted.
-fn without_chance(word: &str, text: &str) -> Vec<String> {
+fn without_chance(command: &str, text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut unordered = 0;
     // `dump` groups sessions and connections by expiry time, which depends on the machine's speed.
     for line in text.split('\n').filter(|line| !line.contains(" expire at ")) {
-        let line = line_without_chance(word, line);
+        let line = line_without_chance(command, line);
         if line.starts_with([' ', '\t']) {
             unordered += 1;
         } else {
@@ -149,14 +149,14 @@ fn without_chance(word: &str, text: &str) -> Vec<String> {
     lines
 }
 
-fn line_without_chance(word: &str, line: &str) -> String {
+fn line_without_chance(command: &str, line: &str) -> String {
     for label in ["Zookeeper version: ", "datadir_size: ", "logdir_size: ", "Zxid: 0x"] {
         if line.starts_with(label) {
             return label.to_owned();
         }
     }
     let counts = ["Latency min", "Received: ", "Sent: "];
-    if word == "stat" && counts.iter().any(|label| line.starts_with(label)) {
+    if command == "stat" && counts.iter().any(|label| line.starts_with(label)) {
         return line[..4].to_owned();
     }
     let line = line.replacen("Sets (2)/", "Sets (1)/", 1);
@@ -207,8 +207,8 @@ fn leaders_and_followers_report_role_specific_values() {
     let [last, min, max] = [0, 1, 2]
         .map(|at| sizes(leader).split('/').nth(at).expect("three").parse::<i64>().unwrap());
     assert!(0 < min && min <= last && last <= max, "{min} {last} {max}");
-    let figures = |word: &str| -> BTreeMap<String, String> {
-        let text = ask(leader, word);
+    let figures = |command: &str| -> BTreeMap<String, String> {
+        let text = ask(leader, command);
         let pairs = text.lines().filter_map(|line| line.strip_prefix("zk_")?.split_once('\t'));
         pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     };
@@ -235,7 +235,7 @@ fn leaders_and_followers_report_role_specific_values() {
 }
 
 #[test]
-fn edge_158_four_letter_commands_before_the_server_serves() {
+fn edge_158_four_letter_commands_are_answered_before_the_server_serves() {
     let dir = tempdir().expect("creates");
     let port = free_port();
     let [a, b, c, d] = [(); 4].map(|()| free_port());
@@ -246,9 +246,9 @@ fn edge_158_four_letter_commands_before_the_server_serves() {
     let server = Server::spawn(command(&configure(port, dir.path(), &members)), port);
     eventually("an answer", || try_ask(port, "ruok").as_deref() == Some("imok"));
     let not_serving = "This ZooKeeper instance is not currently serving requests";
-    for word in FourLetterCommand::all() {
-        let name = word.name();
-        let expected = match word {
+    for command in FourLetterCommand::all() {
+        let name = command.name();
+        let expected = match command {
             // FLW-19: `telnet close` has no name that can be sent as text.
             FourLetterCommand::TelnetClose => continue,
             FourLetterCommand::Ruok => "imok".to_owned(),

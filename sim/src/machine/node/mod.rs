@@ -248,12 +248,7 @@ impl Node {
         let one_in = shared.options.config_change_one_in;
         let mut rng = shared.seeds.stream("node/settings", id.0 << 32 | incarnation);
         let changed = if incarnation > 1 && one_in > 0 && rng.chance(1, one_in) {
-            config_change::draw(
-                &mut self.config,
-                &mut self.store,
-                &shared.options.server,
-                &mut rng,
-            )
+            config_change::draw(&mut self.config, &mut self.store, &shared.options.server, &mut rng)
         } else {
             String::new()
         };
