@@ -1,15 +1,15 @@
 //! The Zabkeeper server: sockets, threads and clocks around the core.
 //!
 //! A library, so that fuzz targets and tests can use it: [`run`] is the whole program; [`config`],
-//! the parser of the operator's file, and [`admin`], its settings as answers to operators show
-//! them, are public for fuzzing. Everything else is private.
+//! the parser of the operator's file, and [`admin`], the settings that answers to operators show,
+//! are public for fuzzing. Everything else is private.
 //!
 //! Owns all input and output of the server process. Must not take protocol decisions. One thread
 //! holds the sockets and the core, so that a request never changes threads; three other threads
 //! write the log, write snapshots, and read both for learners.
 //!
 //! ```text
-//! listener -> conn (one task per socket) <-> driver (in the core) <-> event_loop (steps the core)
+//! listener -> conn (one task per socket) <-> driver (in the core) <-> hub (steps the core)
 //!                                                                     |  ^
 //!                                                            commands v  | completions
 //!                                                                disk (three threads)
@@ -29,14 +29,14 @@ pub mod config;
 mod conn;
 mod descriptors;
 mod disk;
-mod event_loop;
+mod hub;
 mod listener;
-mod log_limit;
 mod log_tool;
 mod logging;
 mod monitor;
 mod names;
 mod peers;
+mod quiet;
 mod random;
 mod serve;
 mod shared;

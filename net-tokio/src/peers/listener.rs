@@ -42,9 +42,9 @@ pub(crate) struct PeerPort {
 /// Binds the ports of this server, so that a port in use is reported before data is recovered.
 /// Waits for a name that has no address yet.
 ///
+/// # Errors
 /// An address is not one of this machine, or is in use, after the configured number of retries; as
 /// a line for the operator.
-/// An address that is not this machine's, or is in use; as a line for the operator.
 pub(crate) async fn bind(ensemble: &Ensemble, me: &Member) -> Result<Vec<PeerPort>, String> {
     let mut failures = 0;
     loop {

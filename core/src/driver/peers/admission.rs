@@ -16,8 +16,8 @@ use crate::ids::Instant;
 /// Connections that one address may open at once. A correct server dials once in each election that
 /// it loses, and pauses after a refusal.
 const BURST: u32 = 50;
-/// Time after which the address may open one more: elections may follow each other as fast when the
-/// simulator gives an epoch few transactions.
+/// Time after which the address may open one more: elections may follow each other this fast when an
+/// epoch has few transactions, as in the simulator.
 const REFILL: Duration = Duration::from_millis(20);
 /// Addresses with a bucket, for each server; beyond this number, the fullest bucket is dropped.
 const ADDRESSES: usize = 64;
@@ -28,7 +28,7 @@ pub(super) struct Admission {
     buckets: BTreeMap<IpAddr, TokenBucket>,
 }
 
-/// Admits a burst, and then one connection in each refill time.
+/// Admits a burst, and then one in each refill time.
 #[derive(Debug)]
 pub(super) struct TokenBucket {
     tokens: u32,
@@ -70,8 +70,8 @@ impl TokenBucket {
 
     /// Takes a token.
     ///
+    /// # Errors
     /// There is none; contains the time at which the next one is added.
-    /// There is none; when the next one is added.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
         self.refill(now);
         if self.tokens == 0 {

@@ -88,8 +88,8 @@ fn copy_second_slot(folder: &SimFs, name: &str) -> std::io::Result<()> {
 /// power before its repairs are complete; the next open must have the same result. `rng` decides at
 /// which operation the power fails, and what that takes.
 ///
+/// # Errors
 /// How the next result differs from `whole`.
-/// What is found then instead of what `whole` has found, in words.
 pub fn examine_cut_off(
     disk: &Disk,
     now: Instant,
