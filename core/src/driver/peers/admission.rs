@@ -16,8 +16,8 @@ use crate::ids::Instant;
 /// Connections that one address may open at once. A correct server dials once in each election that
 /// it loses, and pauses after a refusal.
 const BURST: u32 = 50;
-/// Time after which the address may open one more: elections may follow each other this fast when an
-/// epoch has few transactions, as in the simulator.
+/// Time after which the address may open one more: elections may follow each other this fast when
+/// an epoch has few transactions, as in the simulator.
 const REFILL: Duration = Duration::from_millis(20);
 /// Addresses with a bucket, for each server; beyond this number, the fullest bucket is dropped.
 const ADDRESSES: usize = 64;

@@ -99,7 +99,7 @@ impl Process {
         }
     }
 
-    /// L12: a server refuses no other server on a link.
+    /// L12: a server finds no other server misbehaving, incompatible or unreadable.
     fn turns_away(&self, link: LinkId, why: &LinkCloseReason, shared: &mut Shared) {
         let refuses = matches!(
             why,
