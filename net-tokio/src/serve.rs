@@ -1,4 +1,4 @@
-//! The life of the server process, from the data on the disk to the last reply.
+//! The life of the server process, from recovery to the last reply.
 //!
 //! Owns the order of starting and stopping. Must not know how any part works.
 
@@ -30,37 +30,37 @@ use crate::peers;
 use crate::random;
 use crate::shared::Shared;
 
-/// Pause of a process that begins anew.
+/// Pause before a process restarts itself.
 const PAUSE_BEFORE_ANEW: Duration = Duration::from_secs(1);
 
-/// A start that has as much to load may take seconds.
+/// A start that loads at least this much may take seconds, so the log reports it.
 const LONG_LOAD_MIB: usize = 32;
 const LONG_LOAD_TXNS: usize = 50_000;
 
-/// Time for writes under way to become durable once a signal has come; below the 10 s after which
-/// service managers lose patience and kill.
+/// Time for writes in progress to become durable after a signal; below the 10 s after which service
+/// managers kill the process.
 const LAST_WRITES: Duration = Duration::from_secs(5);
 
-/// The same in an ensemble, where the other servers go on: what is lost by leaving early is
-/// answers, never writes.
+/// The same for a member of an ensemble, where the other servers continue: an early end loses
+/// answers, but no writes.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Time for the last replies to leave.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
 
-/// Why the server could not run, or not go on.
+/// Why the server could not start, or had to stop.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The data directory cannot be used.
     Data(String),
-    /// What is in it is not what the ensemble has: the process begins anew, and the next start sets
-    /// it aside.
+    /// The data differs from the ensemble's: the process restarts itself, and the next start sets
+    /// the data aside.
     Differs(String),
     /// Anything else.
     Other(String),
 }
 
-/// Serves until a signal comes.
+/// Serves until a signal arrives.
 ///
 /// # Errors
 /// The server cannot start, or its disk has failed.
@@ -130,7 +130,8 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
             return Err(Failure::Other(format!("the disk failed: {why}")));
         }
         Ended::Halted(why @ Halted::Differs { .. }, _) => {
-            // Where it is filled in vain, it must not ask for a snapshot without a pause.
+            // If the server differs again after it was filled, the pause limits how often it asks
+            // for a snapshot.
             tokio::time::sleep(PAUSE_BEFORE_ANEW).await;
             if shared.stopping().is_some() {
                 return Ok(());
@@ -146,7 +147,7 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     Ok(())
 }
 
-/// Makes a server of what the disk holds. Where that takes long, the log says that it goes on.
+/// Builds the server from the content of the disk. The log reports a long load.
 fn recover(settings: &Settings, recovered: Recovered) -> Result<Server, Failure> {
     let snapshot = recovered.snapshot.as_ref();
     let bytes: usize = snapshot.map_or(0, |image| image.chunks.iter().map(Bytes::len).sum());
@@ -167,8 +168,8 @@ fn recover(settings: &Settings, recovered: Recovered) -> Result<Server, Failure>
     Ok(server)
 }
 
-/// Opens the store. Data that a leader has found to differ is set aside; what it was like is
-/// returned, too.
+/// Opens the store. Damaged data is set aside if other servers can fill this one; the outline of
+/// data that a leader has found to differ is returned, too.
 fn open(settings: &Settings) -> Result<(Opened<OsDir>, Option<Outline>), Failure> {
     for (key, folder) in [("dataDir", &settings.data_dir), ("dataLogDir", &settings.log_dir)] {
         refuse_data_of_zookeeper(folder)?;
@@ -212,24 +213,22 @@ fn open(settings: &Settings) -> Result<(Opened<OsDir>, Option<Outline>), Failure
     Ok((opened, set_aside))
 }
 
-/// What the data is like that a leader has found to differ. Where that cannot be learned, it is set
-/// aside without.
+/// The outline of data that a leader has found to differ; `None` if the data cannot be read.
 fn outline_of_differing(log: OsDir, snapshots: OsDir) -> Option<Outline> {
     let recovered = storage_fs::inspect(log, snapshots).ok()?.recovered;
-    // At zero nobody has said so: an earlier start was setting damaged data aside.
+    // Zero marks damaged data that an earlier start was setting aside; no leader has compared it.
     let at = recovered.state.differs.filter(|at| *at > Zxid::ZERO)?;
     Outline::at(at, recovered).ok()
 }
 
-/// Are there so many others that a majority of all is among them, who hold what this server has
-/// lost?
+/// Do the other servers include a majority of the ensemble, which holds what this server has lost?
 fn can_be_filled(settings: &Settings) -> bool {
     let members = settings.ensemble.as_ref().map_or(1, |ensemble| ensemble.members.len());
     members - 1 > members / 2
 }
 
-/// What to do about damaged data. A copy is older than what the others hold, so a member must not
-/// begin with one.
+/// What to do about damaged data. A member of an ensemble must not start from a copy, because the
+/// other members hold newer data.
 fn damage_remedy(settings: &Settings) -> String {
     let data = settings.data_dir.display();
     if settings.ensemble.is_some() {
@@ -246,7 +245,8 @@ fn damage_remedy(settings: &Settings) -> String {
     }
 }
 
-/// Directories that this server has not created keep their mode: somebody may rely on it.
+/// Warns of directories that other users may enter. The server keeps the mode of directories that
+/// it has not created: somebody may rely on it.
 fn warn_of_readers(dirs: [&OsDir; 2]) {
     let mut paths: Vec<&Path> = Vec::new();
     for dir in dirs {
@@ -262,16 +262,16 @@ fn warn_of_readers(dirs: [&OsDir; 2]) {
     }
 }
 
-/// Where ZooKeeper keeps its data within `dataDir` and `dataLogDir`.
+/// ZooKeeper's folder within `dataDir` and `dataLogDir`.
 const FOLDER_OF_ZOOKEEPER: &str = "version-2";
 
-/// Beginning empty beside data that users believe to be served would look like losing it. An empty
-/// folder is what `zkServer-initialize.sh` leaves behind.
+/// Refuses to start empty beside data of ZooKeeper, because that would look like a loss of the
+/// data. An empty folder is accepted: `zkServer-initialize.sh` leaves one behind.
 fn refuse_data_of_zookeeper(folder: &Path) -> Result<(), Failure> {
     let theirs = folder.join(FOLDER_OF_ZOOKEEPER);
     let is_empty = match std::fs::read_dir(&theirs) {
         Ok(mut entries) => entries.next().is_none(),
-        // One that is there and cannot be read is taken for the worst.
+        // A folder that exists and cannot be read counts as data.
         Err(_) => !theirs.exists(),
     };
     if is_empty || folder.join(OUR_FOLDER).exists() {
@@ -284,7 +284,8 @@ fn refuse_data_of_zookeeper(folder: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Where a disk should be mounted and is not, there is an empty folder (CONF-33).
+/// Refuses to start empty if the settings say so: the folder may be the mount point of a disk that
+/// is not mounted (CONF-33).
 fn refuse_a_folder_without_data(key: &str, folder: &Path) -> Result<(), Failure> {
     if [OUR_FOLDER, FOLDER_OF_ZOOKEEPER].iter().any(|name| folder.join(name).is_dir()) {
         return Ok(());
@@ -304,7 +305,7 @@ fn refuse_a_folder_without_data(key: &str, folder: &Path) -> Result<(), Failure>
 fn survive_signals() -> Result<(), Failure> {
     let cannot_wait = |error| Failure::Other(format!("cannot wait for signals: {error}"));
     let mut hangup = signal(SignalKind::hangup()).map_err(cannot_wait)?;
-    // Once it has been waited for, it never has its default effect again.
+    // tokio keeps the handler for the rest of the process.
     let file_size = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
     drop(signal(file_size).map_err(cannot_wait)?);
     tokio::task::spawn_local(async move {
@@ -332,7 +333,7 @@ async fn stop_on(signals: [Signal; 2], accepting: AbortHandle, shared: Rc<Shared
 }
 
 impl Failure {
-    /// Of creating or opening a folder.
+    /// A failure to create or open a folder.
     pub(crate) fn of_folder(key: &str, path: &Path, error: &io::Error) -> Failure {
         let path = path.display();
         if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
@@ -346,8 +347,8 @@ impl Failure {
         ))
     }
 
-    /// Of opening the data below a folder: nothing is wrong with it where only the machine lacks
-    /// something.
+    /// A failure to open the data in a folder. A lack of disk space or descriptors is no fault of
+    /// the data.
     pub(crate) fn of_store(path: &Path, error: &StoreError) -> Failure {
         let what = format!("{}: {error}", path.display());
         match error {
@@ -376,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_wrong_with_the_data_is_unusable_data() {
+    fn lack_of_space_or_descriptors_is_no_failure_of_the_data() {
         let path = Path::new("/data");
         let (operation, file, place) = ("write", "state.tmp".to_owned(), "log directory");
         let full = StoreError::DiskFull { operation, file: file.clone(), place, free: Some(7) };

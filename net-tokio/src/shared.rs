@@ -1,10 +1,10 @@
-//! What the tasks of the serving thread share: the driver and the sockets.
+//! State that the tasks of the serving thread share: the driver and the sockets.
 //!
-//! Owns the way from sockets to the event loop and back. Must not step the core: only the event
+//! Owns the paths between the sockets and the event loop. Must not step the core: only the event
 //! loop does.
 //!
-//! All of it lives on one thread, and no borrow is held across an await, so the cells never
-//! collide.
+//! All of it lives on one thread, and no borrow is held across an await, so borrows of the cells
+//! never conflict.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -27,17 +27,17 @@ use crate::config::{Ensemble, Settings};
 use crate::conn::Conn;
 use crate::random;
 
-/// Bytes taken from a socket at once: enough that a pipelining client costs one system call per
-/// turn, few enough that no client keeps the thread for long.
+/// Bytes read from a socket at once: enough that a pipelining client costs one system call per
+/// turn, few enough that no client occupies the thread for long.
 pub(crate) const READ_BYTES: usize = 64 << 10;
 
-/// One for the whole process.
+/// The shared state of the process.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     driver: RefCell<Driver>,
-    /// Sockets are read into this; what arrived is copied to its connection, so that idle ones hold
-    /// no buffer.
+    /// Buffer for reads from all sockets; bytes are copied from it to their connection, so that
+    /// idle connections hold no buffer.
     scratch: RefCell<Box<[u8]>>,
     conns: RefCell<BTreeMap<SocketId, Rc<Conn>>>,
     next_id: Cell<u64>,
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     stopping: Cell<Option<Instant>>,
 }
 
-/// What the driver has to know of the ensemble.
+/// The driver's options for the ensemble.
 fn peer_options(settings: &Settings, ensemble_id: u64) -> PeerOptions {
     let mut options = PeerOptions::new(settings.limits.max_frame);
     options.ensemble = ensemble_id;
@@ -58,7 +58,7 @@ fn peer_options(settings: &Settings, ensemble_id: u64) -> PeerOptions {
 }
 
 impl Shared {
-    /// `ensemble` is the core's.
+    /// `ensemble` is the core's ensemble id.
     pub(crate) fn new(settings: Settings, ensemble: u64) -> Shared {
         let clock = Clock::start();
         let config = Arc::new(settings.core.clone());
@@ -75,21 +75,20 @@ impl Shared {
             driver: RefCell::new(driver),
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
             conns: RefCell::default(),
-            // Random above, room to count below: ids of an earlier run of the process do not come
-            // again.
+            // Random high bits, and low bits to count with: ids of an earlier process do not recur.
             next_id: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
             wake: Arc::default(),
             stopping: Cell::new(None),
         }
     }
 
-    /// The driver, for as long as nothing is awaited. Whoever leaves work for the event loop wakes
-    /// it.
+    /// The driver; the borrow must end before the next await. A caller that leaves work for the
+    /// event loop must wake it.
     pub(crate) fn driver(&self) -> RefMut<'_, Driver> {
         self.driver.borrow_mut()
     }
 
-    /// Notified whenever the event loop has something to do; also by the threads of the disk.
+    /// Notified whenever the event loop has work; the disk threads notify it, too.
     pub(crate) fn wake(&self) -> &Arc<Notify> {
         &self.wake
     }
@@ -101,7 +100,7 @@ impl Shared {
         id
     }
 
-    /// The socket of a connection.
+    /// Adds the socket of a connection.
     pub(crate) fn enter(&self, conn: &Rc<Conn>) {
         self.conns.borrow_mut().insert(conn.id, Rc::clone(conn));
     }
@@ -122,11 +121,11 @@ impl Shared {
         self.conns.borrow().values().cloned().collect()
     }
 
-    /// Gives `add` what comes next on a socket, waiting until something has; how many bytes, none
-    /// at the end.
+    /// Gives `add` the next bytes of a socket, after waiting for them; returns their number, zero
+    /// at the end of the stream.
     ///
     /// # Errors
-    /// Of the socket.
+    /// The socket has failed.
     pub(crate) async fn read_to(
         &self,
         socket: &mut OwnedReadHalf,
@@ -142,15 +141,15 @@ impl Shared {
         read.await
     }
 
-    /// Begins the end: no client is read any more, and the event loop stops when all writes are
-    /// done, at `latest` though.
+    /// Begins to stop the server: clients are not read any more, and the event loop ends when all
+    /// writes are done, at the latest at `latest`.
     pub(crate) fn stop(&self, latest: Instant) {
         self.stopping.set(Some(latest));
         self.driver().stop();
         self.wake.notify_one();
     }
 
-    /// When the event loop must have stopped, if it is to stop.
+    /// The deadline for the end of the event loop, if the server is to stop.
     pub(crate) fn stopping(&self) -> Option<Instant> {
         self.stopping.get()
     }

@@ -17,14 +17,13 @@ use crate::config::Settings;
 pub(crate) use dial::dial;
 pub(crate) use listener::{bind, listen};
 
-/// How long a connection between servers is silent before the kernel asks whether the other end is
-/// there.
+/// Silence on a connection between servers after which the kernel probes the other end.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// So that a machine that died is noticed at the latest when the core gives it up, also by idle
-/// connections.
+/// Sets options by which the kernel detects a dead machine no later than the core gives it up, also
+/// on idle connections.
 fn tune(stream: &TcpStream, settings: &Settings) {
-    // Messages are written in batches, so waiting to fill packets would only delay them.
+    // Messages are written in batches, so Nagle's algorithm would only delay them.
     let _best_effort = stream.set_nodelay(true);
     let socket = SockRef::from(stream);
     let probes = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 2);
