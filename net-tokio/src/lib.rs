@@ -9,7 +9,7 @@
 //! write the log, write snapshots, and read both for learners.
 //!
 //! ```text
-//! listener -> conn (one task per socket) <-> driver (in the core) <-> hub (steps the core)
+//! listener -> conn (one task per socket) <-> driver (in the core) <-> event_loop (steps the core)
 //!                                                                     |  ^
 //!                                                            commands v  | completions
 //!                                                                disk (three threads)
@@ -29,14 +29,14 @@ pub mod config;
 mod conn;
 mod descriptors;
 mod disk;
-mod hub;
+mod event_loop;
 mod listener;
+mod log_limit;
 mod log_tool;
 mod logging;
 mod monitor;
 mod names;
 mod peers;
-mod quiet;
 mod random;
 mod serve;
 mod shared;
