@@ -1,27 +1,21 @@
 //! A client of the simulated world: the real session of the client library, and a user of it.
 //!
-//! Owns the session and its calls; `conns` its connections, `incarnations` the beginning and end of
-//! sessions, `patience` the check of its timeouts. Must not check the server: oracles read the
+//! Owns the session; `calls` has its calls, `conns` its connections, `incarnations` the beginning and
+//! end of sessions, `patience` the check of its timeouts. Must not check the server: oracles read the
 //! frames on its connections.
 
 use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
-use zabkeeper_client::{
-    CallId, Disconnect, Effect, Failure, Input, LinkId, Outbox, Session, State,
-};
-use zabkeeper_core::wire::{Password, Request};
+use zabkeeper_client::{CallId, Disconnect, Effect, Input, LinkId, Outbox, Session, State};
+use zabkeeper_core::wire::Password;
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
 use crate::check::checker::Check;
 use crate::check::guard;
 use crate::check::observe::{ClientId, Observation};
 use crate::clients::diary::Word;
-use crate::clients::workload::CallOutcome;
+use crate::clients::workload::Ops;
 use crate::clients::workload::WorkloadOptions;
-use crate::clients::workload::{Op, Ops};
-use crate::engine::decisions::Act;
-use crate::engine::decisions::Due;
 use crate::engine::seed::{Rng, Seeds};
 use crate::faults::catalog::Fault;
 use crate::machine::node::Clock;
@@ -32,19 +26,17 @@ use crate::world::shared::{Event, Shared};
 
 pub(crate) use conns::whole_frame;
 
+use calls::{Call, Probe};
 use conns::Tap;
 #[cfg(test)]
 pub(crate) use incarnations::library_config;
 use memory::Memory;
-use patience::Patience;
 
+mod calls;
 mod conns;
 mod incarnations;
 mod memory;
 mod patience;
-
-/// Interval between attempts of the probe write, ns.
-const PROBE_PAUSE: u64 = 20_000_000;
 
 /// A client.
 pub struct Client {
@@ -77,22 +69,6 @@ pub struct Client {
     events: u64,
     /// Its requests, replies and events, if recorded. Such a client has only one session.
     diary: Option<Vec<Word>>,
-}
-
-/// A call in flight.
-struct Call {
-    op: Op,
-    path: String,
-    probe: bool,
-}
-
-/// State of the probe: a write that proves liveness.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Probe {
-    NotAsked,
-    Wanted,
-    UnderWay,
-    Done,
 }
 
 impl Client {
@@ -220,177 +196,12 @@ impl Client {
         }
     }
 
-    /// Requests a probe write.
-    pub fn ask_for_probe(&mut self, shared: &mut Shared) {
-        if self.absent {
-            return;
-        }
-        self.probe = Probe::Wanted;
-        let (client, incarnation) = (self.id, self.incarnation);
-        shared.after(0, Event::Probe { client, incarnation });
-    }
-
-    /// Whether the probe write has succeeded, or none was requested.
-    pub fn is_proven(&self) -> bool {
-        matches!(self.probe, Probe::Done | Probe::NotAsked)
-    }
-
-    /// Tries the probe write until it succeeds.
-    pub fn probe(&mut self, incarnation: u64, shared: &mut Shared) {
-        if incarnation != self.incarnation || self.session.is_none() {
-            return;
-        }
-        let client = self.id;
-        let connected = self.session.as_ref().is_some_and(|s| s.state() == State::Connected);
-        if self.probe == Probe::Wanted && connected {
-            self.probe = Probe::UnderWay;
-            let request = self.ops.probe();
-            self.submit(Op::Create, request, true, shared);
-        }
-        if self.probe != Probe::Done && incarnation == self.incarnation {
-            shared.after(PROBE_PAUSE, Event::Probe { client, incarnation });
-        }
-    }
-
     /// Draws from streams of this tree from now on.
     pub fn draw_anew(&mut self, seeds: Seeds) {
         let stream = |domain| seeds.stream(domain, self.id.0.into());
         self.ops.draw_anew(stream("client/ops"));
         self.rng = stream("client/life");
         self.pace = stream("client/pace");
-    }
-
-    /// Makes the next calls, drawn from its streams, and plans the following ones.
-    pub fn work(&mut self, incarnation: u64, shared: &mut Shared) {
-        if incarnation != self.incarnation || !self.calls_freely() {
-            return;
-        }
-        let (client, options) = (self.id, &shared.options.workload);
-        let due = Due::Work { client, incarnation };
-        if let Some(until) = self.still_frozen(shared.now) {
-            return shared.decisions.put_off(until, due);
-        }
-        let mean = 1_000_000_000 * u64::from(shared.options.clients) / options.calls_per_second;
-        let (count, gap) = if options.idle_one_in > 0 && self.pace.chance(1, options.idle_one_in) {
-            // Long enough for the session to be kept alive by pings alone.
-            (0, options.session_ms.1 * 2_000_000)
-        } else if self.pace.chance(1, 10) {
-            let count = 1 + self.pace.upto(options.depth - 1);
-            (count, mean * count as u64)
-        } else {
-            (1, self.pace.exponential(mean))
-        };
-        for _ in 0..count {
-            if incarnation == self.incarnation && self.calls.len() < shared.options.workload.depth {
-                let op = self.ops.next(&shared.options.workload);
-                self.call(op, shared);
-            }
-        }
-        if incarnation == self.incarnation {
-            shared.decisions.plan(Instant(shared.now.0 + gap.max(1)), due);
-        }
-    }
-
-    /// Makes a call in response to a reply or an event. After an event it only reads: if all
-    /// waiting clients wrote, their writes would trigger the next event for all.
-    pub fn go_on(&mut self, incarnation: u64, reads: bool, shared: &mut Shared) {
-        if incarnation == self.incarnation && self.has_time(shared) {
-            let options = &shared.options.workload;
-            let op = if reads { self.ops.next_read(options) } else { Some(self.ops.next(options)) };
-            if let Some(op) = op {
-                self.call(op, shared);
-            }
-        }
-    }
-
-    /// Makes the call that a schedule demands, if possible. Returns the time to retry at if the
-    /// client is frozen.
-    pub fn call_as(&mut self, op: Op, choices: &[u64], shared: &mut Shared) -> Option<Instant> {
-        if self.calls_freely() {
-            if let Some(until) = self.still_frozen(shared.now) {
-                return Some(until);
-            }
-            if self.calls.len() < shared.options.workload.depth {
-                self.ops.choose(choices.to_vec());
-                self.call(op, shared);
-            }
-        }
-        None
-    }
-
-    /// Makes this many random calls at once, if possible; with `contended` all use this path.
-    pub fn burst(&mut self, calls: u64, contended: Option<usize>, shared: &mut Shared) {
-        self.ops.focus(contended);
-        for _ in 0..calls {
-            if !self.has_time(shared) {
-                break;
-            }
-            match contended.and_then(|_| self.ops.contend(&shared.options.workload)) {
-                Some(op) => self.call(op, shared),
-                None => self.call_any(shared),
-            }
-        }
-        self.ops.focus(None);
-    }
-
-    /// Makes a call of this kind, if possible.
-    pub fn ask(&mut self, op: Op, shared: &mut Shared) {
-        if self.has_time(shared) {
-            self.call(op, shared);
-        }
-    }
-
-    /// Makes a random call.
-    pub fn call_any(&mut self, shared: &mut Shared) {
-        let op = self.ops.next(&shared.options.workload);
-        self.call(op, shared);
-    }
-
-    /// Makes this call.
-    pub fn call_this(&mut self, op: Op, request: Request, shared: &mut Shared) {
-        self.submit(op, request, false, shared);
-    }
-
-    fn has_time(&self, shared: &Shared) -> bool {
-        let awake = self.still_frozen(shared.now).is_none();
-        awake && self.calls_freely() && self.calls.len() < shared.options.workload.depth
-    }
-
-    /// Whether it has a session and no probe is requested.
-    fn calls_freely(&self) -> bool {
-        self.session.is_some() && self.probe == Probe::NotAsked
-    }
-
-    fn call(&mut self, op: Op, shared: &mut Shared) {
-        if shared.decisions.is_recording() {
-            self.ops.record();
-        }
-        let request = self.ops.request(op, &shared.options.workload, &shared.keys);
-        let choices = self.ops.recorded();
-        shared.decisions.begin();
-        shared.tell(|| request.to_string());
-        let incarnation = self.incarnation;
-        for (op, request) in self.ops.take_before().into_iter().chain([(op, request)]) {
-            if incarnation == self.incarnation && self.session.is_some() {
-                self.submit(op, request, false, shared);
-            }
-        }
-        shared.decisions.end(shared.now, Act::Call(self.id, op), choices, true);
-    }
-
-    fn submit(&mut self, op: Op, request: Request, probe: bool, shared: &mut Shared) {
-        self.next_call += 1;
-        let call = CallId(self.next_call);
-        let path = path_of(&request).to_owned();
-        shared.note(Kind::Call, (self.id.0.into(), call.0), &[op as u8], || {
-            format!("client {} {call} {request}", self.id.0)
-        });
-        if let Some(timeline) = &mut shared.timeline {
-            timeline.called(shared.now, self.id, call.0, request.to_string());
-        }
-        self.calls.insert(call, Call { op, path, probe });
-        self.jot(|| Word::Asked(request.clone()));
-        self.step(Input::Submit(call, request), shared);
     }
 
     /// The end of its freeze, if it is frozen.
@@ -495,59 +306,6 @@ impl Client {
         }
     }
 
-    fn completed(
-        &mut self,
-        call: CallId,
-        result: Result<zabkeeper_client::Done, Failure>,
-        shared: &mut Shared,
-    ) {
-        let Some(Call { op, path, probe }) = self.calls.remove(&call) else {
-            let evidence = format!("client {}: {call} ended twice", self.id.0);
-            return shared.check(Check::CALLS, Err(evidence));
-        };
-        let outcome = match &result {
-            Ok(_) => CallOutcome::Done,
-            Err(Failure::Code(_) | Failure::UnknownCode(_)) => CallOutcome::Refused,
-            Err(Failure::ConnectionLoss) => CallOutcome::Unknown,
-            Err(
-                Failure::SessionExpired
-                | Failure::AuthFailed
-                | Failure::Closed
-                | Failure::Full
-                | Failure::TooLarge
-                | Failure::RelativePath
-                | Failure::NotACall,
-            ) => CallOutcome::Over,
-        };
-        self.jot(|| Word::Answered(result.clone()));
-        shared.counters.call(op, outcome);
-        if let Some(timeline) = &mut shared.timeline {
-            timeline.ended(shared.now, self.id, call.0, outcome, answer_text(&result));
-        }
-        let zxid = result.as_ref().map_or(0, |done| done.zxid.0);
-        let told = [op as u8, outcome as u8];
-        shared.note(Kind::Call, (self.id.0.into(), call.0 ^ zxid.rotate_left(8)), &told, || {
-            format!("client {} {call} {result:?}", self.id.0)
-        });
-        if let Ok(done) = &result {
-            self.ops.learn(&path, &done.body);
-        }
-        if probe {
-            self.probe = if outcome == CallOutcome::Done { Probe::Done } else { Probe::Wanted };
-        }
-        self.heard(false, shared);
-    }
-
-    /// Some clients make the next call at once after a reply or an event.
-    fn heard(&mut self, reads: bool, shared: &mut Shared) {
-        let one_in = shared.options.workload.eager_one_in;
-        if one_in > 0 && self.pace.chance(1, one_in) {
-            let (client, incarnation) = (self.id, self.incarnation);
-            let at = Instant(shared.now.0 + 1);
-            shared.decisions.plan(at, Due::GoOn { client, incarnation, reads });
-        }
-    }
-
     /// The library disconnects when the server violates the protocol; streams never corrupt bytes.
     fn check_loss(&self, shared: &mut Shared) {
         let broken = match self.session.as_ref().and_then(Session::last_loss) {
@@ -570,49 +328,7 @@ impl Client {
     }
 }
 
-/// The result of a call in words, without data.
-fn answer_text(result: &Result<zabkeeper_client::Done, Failure>) -> String {
-    match result {
-        Ok(done) => format!("done at {}", done.zxid),
-        Err(why) => why.to_string(),
-    }
-}
-
 /// Clock drift in thousandths, within ±100.
 fn drawn_drift(rng: &mut Rng) -> i64 {
     i64::try_from(rng.upto(200)).expect("small") - 100
-}
-
-fn path_of(request: &Request) -> &str {
-    match request {
-        Request::Create { path, .. }
-        | Request::Delete { path, .. }
-        | Request::Check { path, .. }
-        | Request::Exists { path, .. }
-        | Request::GetData { path, .. }
-        | Request::SetData { path, .. }
-        | Request::GetChildren { path, .. }
-        | Request::Sync { path }
-        | Request::Watches { path, .. }
-        | Request::GetAcl { path }
-        | Request::SetAcl { path, .. }
-        | Request::CreateContainer { path, .. }
-        | Request::CreateTtl { path, .. }
-        | Request::GetEphemerals { prefix: path }
-        | Request::GetAllChildrenNumber { path }
-        | Request::AddWatch { path, .. } => path,
-        Request::Ping
-        | Request::Multi(_)
-        | Request::MultiRead(_)
-        | Request::WhoAmI
-        | Request::NoPath { .. }
-        | Request::Reconfig
-        | Request::Throttled { .. }
-        | Request::Sasl { .. }
-        | Request::Auth { .. }
-        | Request::SetWatches(_)
-        | Request::CloseSession
-        | Request::Undecodable { .. }
-        | Request::Unknown { .. } => "",
-    }
 }

@@ -1,8 +1,9 @@
 //! The command line.
 //!
-//! Owns flags, their meaning and their form in REPRO lines. Must not run anything.
+//! Owns flags, and which of them conflict; `values` parses their values, `repro` prints the flags of
+//! a run. Must not run anything.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -10,16 +11,26 @@ use zabkeeper_core::Instant;
 
 use crate::check::checker::Checker;
 use crate::clients::workload::OpMix;
-use crate::engine::fork::{self, Fork, Place};
+use crate::engine::fork::{Fork, Place};
 use crate::engine::selection::Selection;
 use crate::faults::buggify::Choice;
 use crate::faults::targets::Rule;
 use crate::record::trace::{Detail, TraceSink, View};
 use crate::replay::shrink::Budget;
-use crate::run::format;
 use crate::run::job::Job;
 use crate::world::options::{CLIENTS_MAX, Pinned, Profile, SERVERS_MAX};
 use crate::world::stop::{Break, Stop};
+use values::{
+    parse_budget, parse_duration, parse_forks, parse_hash, parse_instant, parse_jobs, parse_place,
+    parse_profile, parse_range, parse_seed, parse_time,
+};
+
+pub use repro::repro_of;
+
+mod repro;
+#[cfg(test)]
+mod tests;
+mod values;
 
 /// Simulates Zabkeeper under faults: every run is a function of its seed.
 #[derive(Parser, Clone, Debug)]
@@ -407,67 +418,6 @@ impl Flags {
             ("--fork-at", self.fork_at.is_some()),
         ])
     }
-
-    fn without_text(&self) -> String {
-        if self.without.is_empty() {
-            return String::new();
-        }
-        format!(" --without {}", self.without.join(","))
-    }
-
-    /// The complete command that reproduces the run.
-    pub fn repro(&self, job: &Job) -> String {
-        let seed = job.seed;
-        let release = if cfg!(debug_assertions) { "" } else { "--release " };
-        let only = self.stop().promise().map_or(String::new(), |id| format!(" --break-on {id}"));
-        if let Some(path) = &self.schedule {
-            return repro_of(path) + &self.without_text() + &only;
-        }
-        let format = format::current();
-        let mut line =
-            format!("REPRO: cargo run {release}-p sim -- --seed {seed:#x} --format {format}");
-        if self.profile != Profile::Default {
-            line.push_str(&format!(" --profile {}", self.profile));
-        }
-        line.push_str(&self.pinned_text());
-        if !job.pinned.forks.is_empty() {
-            line.push_str(&format!(" --fork '{}'", fork::path(&job.pinned.forks)));
-        }
-        if self.check_determinism {
-            line.push_str(" --check-determinism");
-        }
-        line + &only
-    }
-
-    /// The flags, each after a space, that make runs differ from those of their seeds and profile.
-    pub fn pinned_text(&self) -> String {
-        let mut line = String::new();
-        if let Some(duration) = self.duration {
-            line.push_str(&format!(" --duration {}ms", duration.as_millis()));
-        }
-        if let Some(servers) = self.servers {
-            line.push_str(&format!(" --servers {servers}"));
-        }
-        if let Some(clients) = self.clients {
-            line.push_str(&format!(" --clients {clients}"));
-        }
-        if !self.faults.is_empty() {
-            line.push_str(&format!(" --faults {}", self.faults));
-        }
-        if !self.ops.is_empty() {
-            line.push_str(&format!(" --ops {}", self.ops));
-        }
-        if !self.buggify.is_empty() {
-            line.push_str(&format!(" --buggify {}", self.buggify));
-        }
-        for rule in &self.at_mark {
-            line.push_str(&format!(" --at-mark {rule}"));
-        }
-        for place in &self.crash_at {
-            line.push_str(&format!(" --crash-at {place}"));
-        }
-        line + &self.without_text()
-    }
 }
 
 /// The first of these flags that is given.
@@ -475,218 +425,6 @@ fn given(flags: &[(&'static str, bool)]) -> Option<&'static str> {
     flags.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name)
 }
 
-/// The command that runs a schedule again.
-pub fn repro_of(schedule: &Path) -> String {
-    let release = if cfg!(debug_assertions) { "" } else { "--release " };
-    // A name that begins with a dash would parse as a flag.
-    let name = quoted(&schedule.to_string_lossy());
-    let between = if name.starts_with('-') { '=' } else { ' ' };
-    format!("REPRO: cargo run {release}-p sim -- --schedule{between}{name}")
-}
-
-/// A word quoted for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 /// The value of `--fork`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Forks(pub Vec<Fork>);
-
-fn parse_forks(text: &str) -> Result<Forks, String> {
-    fork::parse_path(text.trim_matches('\'')).map(Forks)
-}
-
-fn parse_jobs(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(jobs @ 1..=1_024) => Ok(jobs),
-        Ok(_) | Err(_) => Err("1 to 1024 at once".to_owned()),
-    }
-}
-
-/// The duration of a measurement.
-fn parse_time(text: &str) -> Result<Duration, String> {
-    match parse_duration(text)? {
-        Duration::ZERO => Err("in no time nothing is measured".to_owned()),
-        time => Ok(time),
-    }
-}
-
-fn parse_place(text: &str) -> Result<Place, String> {
-    text.parse()
-}
-
-fn parse_budget(text: &str) -> Result<Budget, String> {
-    match text.strip_suffix("runs") {
-        Some(number) => number.parse().map(Budget::Runs).map_err(|error| error.to_string()),
-        None => parse_duration(text).map(Budget::Wall),
-    }
-}
-
-fn parse_seed(text: &str) -> Result<u64, String> {
-    let letters = text.bytes().any(|byte| byte.is_ascii_alphabetic());
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        // Without a 0x, letters mark a git hash.
-        None if letters && text.len() >= 7 && text.is_ascii() => {
-            u64::from_str_radix(&text[..text.len().min(16)], 16)
-        }
-        None => text.parse(),
-    };
-    parsed.map_err(|error| format!("{error}: a seed is below 2^64, decimal or 0x hex"))
-}
-
-fn parse_range(text: &str) -> Result<(u64, u64), String> {
-    let (low, high) = text.split_once("..").ok_or("a range is written A..B")?;
-    let (low, high) = (parse_seed(low)?, parse_seed(high)?);
-    if low < high { Ok((low, high)) } else { Err(format!("{low}..{high} is empty")) }
-}
-
-/// Seconds with a fraction, as traces print them, or a duration.
-fn parse_instant(text: &str) -> Result<Instant, String> {
-    let (whole, fraction) =
-        text.strip_suffix('s').unwrap_or(text).split_once('.').unwrap_or((text, ""));
-    if fraction.is_empty() {
-        let ns = parse_duration(text)?.as_nanos();
-        return Ok(Instant(u64::try_from(ns).unwrap_or(u64::MAX)));
-    }
-    let wrong = || format!("{text:?} is no time: 4.467360s, 12s, 300ms");
-    if fraction.len() > 9 || !fraction.bytes().all(|digit| digit.is_ascii_digit()) {
-        return Err(wrong());
-    }
-    let seconds: u64 = whole.parse().map_err(|_| wrong())?;
-    let ns: u64 = format!("{fraction:0<9}").parse().map_err(|_| wrong())?;
-    seconds
-        .checked_mul(1_000_000_000)
-        .and_then(|n| n.checked_add(ns))
-        .map(Instant)
-        .ok_or_else(wrong)
-}
-
-fn parse_hash(text: &str) -> Result<u128, String> {
-    u128::from_str_radix(text, 16).map_err(|error| format!("{error}: a hash is 32 hex digits"))
-}
-
-fn parse_profile(text: &str) -> Result<Profile, String> {
-    let names = || Profile::ALL.map(Profile::name).join(", ");
-    Profile::parse(text).ok_or_else(|| format!("profiles are {} (see docs/simulator.md)", names()))
-}
-
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| "a duration is a number and a unit".to_owned())?;
-    let ms = match unit {
-        "ms" => 1,
-        "" | "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        other => return Err(format!("{other:?} is none of the units ms, s, m, h")),
-    };
-    let longest = Duration::from_secs(1_000 * 3_600);
-    match number.checked_mul(ms).map(Duration::from_millis) {
-        Some(duration) if duration <= longest => Ok(duration),
-        Some(_) | None => Err("a duration is at most 1000h".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repro_line_parses_to_the_same_run() {
-        let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --without Z1,L2 \
-            --servers 3 --clients 3 \
-                     --duration 90s --at-mark SyncSnap#2@leading=net.split --crash-at QuorumLost \
-                     --buggify only=batch,sync.snap --fork SyncSnap#2/7,9.500s/1";
-        let flags = Flags::try_parse_from(given.split_whitespace()).expect("valid");
-        let line = flags.repro(&flags.job(42, &flags.pinned().expect("ok")));
-        let (_, args) = line.split_once(" -- ").expect("separated");
-        let again = Flags::try_parse_from(["sim"].into_iter().chain(args.split_whitespace()))
-            .expect("valid");
-        let job =
-            |flags: &Flags| flags.job(flags.seed.expect("given"), &flags.pinned().expect("ok"));
-        assert_eq!(job(&again), job(&flags));
-    }
-
-    #[test]
-    fn flags_without_effect_are_refused() {
-        let agree = |args: &str| {
-            let words = ["sim"].into_iter().chain(args.split_whitespace());
-            Flags::try_parse_from(words).map_err(|error| error.to_string())?.agree()
-        };
-        for args in [
-            "--cpu 1s --html x",
-            "--runs 1 --expect-hash 0",
-            "--runs 2 --trace all",
-            "--fork-at 1s --seed 3 --dump d",
-            "--fork 1s/2 --runs 2",
-            "--fork 1s/2",
-            "--schedule f --fork-at 1s",
-            "--schedule f --fork 1s/1",
-            "--schedule f --buggify off",
-            "--seed 3 --evidence-log",
-            "--corpus d --evidence-log",
-            "--seed 3 --jobs 2",
-            "--seed 3 --fail-fast",
-            "--schedule f --max-failures 2",
-            "--check-determinism --trace state",
-            "--seed 3 --trace-from 3s",
-            "--seed 3 --trace-nodes 1",
-            "--seed 3 --forks 2",
-            "--seed 3 --base-seed 2",
-            "--timeout-wall 3s",
-            "--seed 3 --shrink-budget 5s",
-            "--at-mark off --crash-at SyncSnap",
-            "--html x --json x",
-            "--corpus d --expect-hash 0",
-            "--runs 3 --max-failures 0",
-            "--runs 3 --jobs 0",
-        ] {
-            assert!(agree(args).is_err(), "{args}");
-        }
-        for args in [
-            "--seed 3 --html x --trace state --expect-hash 0 --fork 1s/2",
-            "--seed 3 --fork-at 1s --forks 4 --evidence-log",
-            "--seed 3 --shrink --jobs 2",
-            "--runs 9 --jobs 2 --max-failures 2",
-            "--schedule f --break-on C5 --dump d",
-            "--schedule f --shrink --shrink-budget 3s",
-            "--at-mark off",
-            "--seed 3 --trace state --trace-from 3s --trace-nodes 1",
-            "",
-        ] {
-            assert_eq!(agree(args), Ok(()), "{args}");
-        }
-    }
-
-    #[test]
-    fn repro_line_quotes_file_names_for_a_shell() {
-        let line = |name: &str| {
-            repro_of(Path::new(name)).split_once("--schedule").map(|(_, rest)| rest.to_owned())
-        };
-        assert_eq!(line("corpus/a.schedule").as_deref(), Some(" corpus/a.schedule"));
-        assert_eq!(line("--seed").as_deref(), Some("=--seed"));
-        assert_eq!(line("x;$(id) 'y").as_deref(), Some(r" 'x;$(id) '\''y'"));
-    }
-
-    #[test]
-    fn numbers_parse_with_units_and_bounds() {
-        assert_eq!(parse_seed("0xffffffffffffffff"), Ok(u64::MAX));
-        assert!(parse_seed("18446744073709551616").is_err());
-        assert_eq!(parse_duration("3m"), Ok(Duration::from_secs(180)));
-        assert_eq!(parse_range("5..9"), Ok((5, 9)));
-        assert_eq!(parse_instant("4.46736s"), Ok(Instant(4_467_360_000)));
-        assert_eq!(parse_instant("300ms"), Ok(Instant(300_000_000)));
-        assert!(parse_instant("4.x").is_err() && parse_instant("now").is_err());
-        assert!(parse_range("9..9").is_err() && parse_duration("3x").is_err());
-        let profiles = "profiles are default, swarm, calm, crashy, disk, net, session, lite, perf \
-                        (see docs/simulator.md)";
-        assert_eq!(parse_profile("foo"), Err(profiles.to_owned()));
-    }
-}

@@ -5,7 +5,8 @@
 use zabkeeper_core::io::Mark;
 use zabkeeper_core::{Instant, Limits, ServerId, Status, Zxid};
 
-use super::{DIAL_TIMEOUT, World};
+use super::World;
+use super::dispatch::DIAL_TIMEOUT;
 use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
 use crate::engine::seed::Rng;

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use zabkeeper_core::Zxid;
+
 use super::*;
 use crate::clients::workload::Op;
+use crate::engine::decisions::Act;
 use crate::engine::seed::Seeds;
 use crate::engine::selection::Selection;
 use crate::machine::fs::Crash;
+use crate::network::stream::Party;
 use crate::record::trace::TraceSink;
 use crate::world::options::{Options, Pinned, Profile};
 

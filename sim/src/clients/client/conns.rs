@@ -2,9 +2,10 @@
 //!
 //! Owns what was read and written on each. Must not know calls.
 
-use bytes::Buf;
+use bytes::{Buf, Bytes, BytesMut};
 use zabkeeper_core::wire::{XID_EVENT, XID_SET_WATCHES};
 
+use super::patience::Patience;
 use super::*;
 use crate::faults::buggify::FIRES_ONE_IN;
 use crate::network::stream::Delivery;

@@ -4,7 +4,9 @@
 
 use zabkeeper_client::{Config, ConnectString};
 
+use super::calls::Probe;
 use super::*;
+use crate::engine::decisions::Due;
 use crate::network::stream::{Break, Silence};
 use crate::world::options::Options;
 

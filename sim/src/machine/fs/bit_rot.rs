@@ -9,7 +9,7 @@
 use super::Disk;
 use super::content::LastWrite;
 use super::crash::SECTOR;
-use super::disk::FileId;
+use super::folder::FileId;
 use crate::engine::seed::Rng;
 
 /// The file that records the end of the log.

@@ -17,7 +17,8 @@ use bytes::Bytes;
 use zabkeeper_core::Instant;
 
 use super::content::{Change, Content, File, Pending, Span};
-use super::disk::{Disk, Folder, NameChange};
+use super::disk::Disk;
+use super::folder::{Folder, NameChange};
 use crate::engine::seed::{Rng, Seeds};
 
 /// A device writes this many bytes atomically, and loses them together.

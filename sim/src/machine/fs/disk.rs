@@ -17,6 +17,7 @@ use storage_fs::vfs::BootId;
 use zabkeeper_core::Instant;
 
 use super::content::{Change, File, Span};
+use super::folder::{FileId, Folder, FolderId, NameChange};
 use super::ops::{FsyncFault, Op, OpKind, Pace};
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
@@ -26,44 +27,6 @@ const TOO_MANY_FILES: i32 = 24;
 
 /// Maximum duration of a slowed operation, ns.
 const SLOWEST: u64 = 10_000_000_000;
-
-/// A directory of a server.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum FolderId {
-    /// Log segments and the state file.
-    Log = 0,
-    /// Snapshots.
-    Snapshots = 1,
-}
-
-/// A file, independent of its name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct FileId(pub(super) u64);
-
-/// A directory: names that programs see, durable names, and pending changes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Folder {
-    pub(super) live: Names,
-    pub(super) durable: Names,
-    pub(super) pending: Vec<(Span, NameChange)>,
-    pub(super) syncs: Vec<Span>,
-    pub(super) locked: bool,
-}
-
-/// Names and their files. A file has at most one name.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Names {
-    by_name: BTreeMap<String, FileId>,
-    files: BTreeSet<FileId>,
-}
-
-/// A change of names.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum NameChange {
-    Create { name: String, file: FileId },
-    Rename { from: String, to: String },
-    Remove { name: String },
-}
 
 /// Injected disk faults.
 #[derive(Clone, Copy, Debug, Default)]
@@ -521,87 +484,6 @@ impl Disk {
 
     fn traced_name(&self, id: FileId) -> String {
         if self.recording { self.file(id).name.clone() } else { String::new() }
-    }
-}
-
-impl Folder {
-    /// Makes a change visible, and pending. Returns the file that lost its name, if any.
-    fn change(&mut self, span: Span, change: NameChange) -> Option<FileId> {
-        let lost = self.live.apply(&change);
-        self.pending.push((span, change));
-        lost
-    }
-
-    /// Makes durable the changes that had ended by `begin`. Returns whether a name was removed.
-    pub(super) fn synced(&mut self, begin: Instant) -> bool {
-        let mut removed = false;
-        let durable = &mut self.durable;
-        self.pending.retain(|(span, change)| {
-            let covered = span.end <= begin;
-            if covered {
-                durable.apply(change);
-                removed |= !matches!(change, NameChange::Create { .. });
-            }
-            !covered
-        });
-        removed
-    }
-
-    /// Recomputes the visible names.
-    pub(super) fn rebuild(&mut self) {
-        self.live = self.durable.clone();
-        for (_, change) in &self.pending {
-            self.live.apply(change);
-        }
-    }
-
-    /// Whether a name leads to this file, or may do so after a crash.
-    fn mentions(&self, id: FileId) -> bool {
-        let made = |change: &NameChange| match change {
-            NameChange::Create { file, .. } => *file == id,
-            NameChange::Rename { .. } | NameChange::Remove { .. } => false,
-        };
-        self.live.leads_to(id)
-            || self.durable.leads_to(id)
-            || self.pending.iter().any(|(_, change)| made(change))
-    }
-}
-
-impl Names {
-    fn get(&self, name: &str) -> Option<FileId> {
-        self.by_name.get(name).copied()
-    }
-
-    fn list(&self) -> Vec<String> {
-        self.by_name.keys().cloned().collect()
-    }
-
-    /// In order of names.
-    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, FileId)> {
-        self.by_name.iter().map(|(name, file)| (name.as_str(), *file))
-    }
-
-    fn leads_to(&self, file: FileId) -> bool {
-        self.files.contains(&file)
-    }
-
-    /// Returns the file that lost its name, if any.
-    pub(super) fn apply(&mut self, change: &NameChange) -> Option<FileId> {
-        let lost = match change {
-            NameChange::Create { name, file } => {
-                self.files.insert(*file);
-                self.by_name.insert(name.clone(), *file)
-            }
-            NameChange::Rename { from, to } => {
-                let file = self.by_name.remove(from)?;
-                self.by_name.insert(to.clone(), file)
-            }
-            NameChange::Remove { name } => self.by_name.remove(name),
-        };
-        if let Some(file) = lost {
-            self.files.remove(&file);
-        }
-        lost
     }
 }
 

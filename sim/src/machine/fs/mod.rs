@@ -7,6 +7,7 @@ mod content;
 mod crash;
 mod disk;
 mod disk_fault;
+mod folder;
 mod ops;
 #[cfg(test)]
 mod tests;
@@ -21,11 +22,12 @@ use zabkeeper_core::Instant;
 pub use bit_rot::{BitRot, LogEnd};
 pub use content::Span;
 pub use crash::{Crash, Losses, Luck};
-pub use disk::{Disk, DiskFaults, FolderId};
+pub use disk::{Disk, DiskFaults};
 pub use disk_fault::inject;
+pub use folder::FolderId;
 pub use ops::{FsyncFault, Op, OpKind, Pace};
 
-use disk::FileId;
+use folder::FileId;
 
 /// A handle to one folder of a simulated disk.
 #[derive(Clone, Debug)]

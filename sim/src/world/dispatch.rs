@@ -1,0 +1,268 @@
+//! What each event of the queue, and each decision, does to the world.
+//!
+//! Owns the dispatch of events, and connection attempts. Must not order events: the queue does.
+
+use zabkeeper_core::{ConnId, ServerId};
+
+use super::World;
+use crate::check::observe::ClientId;
+use crate::clients::client::Client;
+use crate::engine::decisions::{Act, Due, Step};
+use crate::faults::heal::Fate;
+use crate::network::stream::{Arrival, Delivery, End, Party};
+use crate::record::trace::Kind;
+use crate::world::shared::{Event, Shared};
+
+/// Duration of a connection attempt to a silent machine, ns.
+pub(super) const DIAL_TIMEOUT: u64 = 3_000_000_000;
+
+impl World {
+    /// Carries out a decision.
+    pub(super) fn act(&mut self, due: Due) {
+        match due {
+            Due::Inject(fault) => self.inject(fault),
+            Due::Load { server, until } => self.load(server, until),
+            Due::Work { client, incarnation } => {
+                if let Some(state) = self.clients.get_mut(&client) {
+                    state.work(incarnation, &mut self.shared);
+                }
+            }
+            Due::GoOn { client, incarnation, reads } => {
+                if let Some(state) = self.clients.get_mut(&client) {
+                    state.go_on(incarnation, reads, &mut self.shared);
+                }
+            }
+            Due::Scripted(index) => {
+                let Some(Step { act, choices, .. }) = self.shared.decisions.step(index) else {
+                    return;
+                };
+                match act {
+                    Act::Inject(fault) => self.inject_as(fault, choices),
+                    Act::Call(client, op) => {
+                        let shared = &mut self.shared;
+                        let client = self.clients.get_mut(&client);
+                        let later = client.and_then(|state| state.call_as(op, &choices, shared));
+                        if let Some(until) = later {
+                            shared.decisions.put_off(until, due);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn happen(&mut self, event: Event) {
+        let shared = &mut self.shared;
+        match event {
+            Event::Arrival(arrival) => self.arrive(arrival),
+            Event::Wake { server, incarnation } => {
+                let (node, shared) = self.node(server);
+                node.wake(incarnation, shared);
+            }
+            Event::Deadline { server, incarnation } => {
+                let (node, shared) = self.node(server);
+                node.deadline(incarnation, shared);
+            }
+            Event::LaneDone { server, incarnation, lane } => {
+                let (node, shared) = self.node(server);
+                node.lane_done(incarnation, lane, shared);
+            }
+            Event::Quiet { server, incarnation } => {
+                let (node, shared) = self.node(server);
+                node.log_is_quiet(incarnation, shared);
+            }
+            Event::Look { server, incarnation } => {
+                let (node, shared) = self.node(server);
+                node.look(incarnation, shared);
+            }
+            Event::Recovered { server, incarnation } => {
+                let (node, shared) = self.node(server);
+                node.recovered(incarnation, shared);
+            }
+            Event::Start { server } => self.start(server),
+            Event::Grow => self.grow(),
+            Event::Crash { server, incarnation, how } => self.crash(server, incarnation, how),
+            Event::CrashInRecovery { server, incarnation, how } => {
+                self.cut_recovery(server, incarnation, how)
+            }
+            Event::Relief { server } => self.relieve(server),
+            Event::Dial { client, incarnation, link, server } => {
+                let (conn, after) = self.dial(client, server);
+                let answer = Event::Dialled { client, incarnation, link, conn, server };
+                self.shared.after(after, answer);
+            }
+            Event::Dialled { client, incarnation, link, conn, server } => {
+                if let Some((state, shared)) = self.awake(client, event) {
+                    state.dialled(incarnation, link, conn, server, shared);
+                }
+            }
+            Event::PeerDial { from, incarnation, conn, to } => {
+                self.dial_peer(from, incarnation, conn, to)
+            }
+            Event::PeerDialled { from, incarnation, conn, to, stands } => {
+                self.peer_dialled(from, incarnation, conn, (to, stands))
+            }
+            Event::Notified { from, to, what, sent } => {
+                if shared.reach.cut_until(shared.now, from, to).is_none() {
+                    let (node, shared) = self.node(to);
+                    node.notified((from, what, sent), shared);
+                }
+            }
+            Event::ClientDeadline { client, incarnation } => {
+                if let Some((state, shared)) = self.awake(client, event) {
+                    state.deadline(incarnation, shared);
+                }
+            }
+            Event::Probe { client, incarnation } => {
+                if let Some(state) = self.clients.get_mut(&client) {
+                    state.probe(incarnation, shared);
+                }
+            }
+            Event::SessionStart { client, incarnation } => {
+                if let Some(state) = self.clients.get_mut(&client) {
+                    state.start_session(incarnation, shared);
+                }
+            }
+            Event::BadPeerCloses { conn } => self.end_bad_peer(conn),
+            Event::ByzantinePeerSends { conn } => self.byzantine_peer_turn(conn),
+            Event::BadClient { conn, server } => self.bad_client_turn(conn, server),
+            Event::Parts { partition } => self.part_as_planned(partition),
+            Event::Breaks { conn, how } => self.break_as_planned(conn, how),
+        }
+    }
+
+    fn start(&mut self, server: ServerId) {
+        if !self.is_gone(server) {
+            let (node, shared) = self.node(server);
+            node.start(shared);
+        }
+    }
+
+    /// A client that runs now; the event of a frozen one is postponed to the end of its freeze.
+    fn awake(&mut self, client: ClientId, event: Event) -> Option<(&mut Client, &mut Shared)> {
+        let (state, shared) = (self.clients.get_mut(&client)?, &mut self.shared);
+        if let Some(until) = state.still_frozen(shared.now) {
+            shared.at(until, event);
+            return None;
+        }
+        Some((state, shared))
+    }
+
+    /// The result of a server's attempt to open a link. Nobody uses a link whose dialler has ended.
+    fn peer_dialled(
+        &mut self,
+        from: ServerId,
+        incarnation: u64,
+        conn: ConnId,
+        (to, stands): (ServerId, bool),
+    ) {
+        let (node, shared) = self.node(from);
+        if !node.dialled(incarnation, conn, to, stands, shared) && stands {
+            shared.net.abandon(shared.now, conn, End::Dialler, None);
+            shared.schedule_arrivals();
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        let Arrival { conn, to, .. } = arrival;
+        let shared = &mut self.shared;
+        let Some(parties) = shared.net.parties(conn) else {
+            return;
+        };
+        let (receiver, sender) = (parties[to as usize], parties[to.other() as usize]);
+        let frozen = match receiver {
+            Party::Client(client) => {
+                self.clients.get(&client).and_then(|c| c.still_frozen(shared.now))
+            }
+            Party::Server(_) | Party::BadPeer => None,
+        };
+        if let Some(until) = frozen {
+            return shared.at(until, Event::Arrival(arrival));
+        }
+        let delivery = shared.net.arrive(shared.now, conn, to);
+        if let Delivery::Later(at) = delivery {
+            return shared.at(at, Event::Arrival(arrival));
+        }
+        match receiver {
+            Party::Server(server) => {
+                if let Delivery::Bytes(bytes) = &delivery {
+                    shared.note(Kind::Receive, (server.0, conn.0), bytes, || {
+                        format!("s{server} <- {conn} {}B", bytes.len())
+                    });
+                }
+                if let Some(node) = self.nodes.get_mut(&server) {
+                    node.arrive(conn, sender, delivery, shared);
+                }
+            }
+            Party::Client(client) => {
+                if let Some(state) = self.clients.get_mut(&client) {
+                    state.arrive(conn, delivery, shared);
+                } else {
+                    self.bad_client_receives(conn, delivery);
+                }
+            }
+            Party::BadPeer => self.bad_peer_receives(conn, &delivery),
+        }
+        if let Party::Server(server) = sender
+            && let Some(node) = self.nodes.get_mut(&server)
+        {
+            node.drained(conn, &mut self.shared);
+        }
+    }
+
+    /// A server's attempt to open a link reaches the other server, if it can.
+    pub(super) fn dial_peer(&mut self, from: ServerId, incarnation: u64, conn: ConnId, to: ServerId) {
+        let (node, _) = self.node(from);
+        if node.incarnation() != incarnation || !node.is_up() {
+            return;
+        }
+        let parties = [Party::Server(from), Party::Server(to)];
+        let mut attempt = self.shared.net.attempt(self.shared.seeds, parties);
+        let after = attempt.takes(self.shared.options.peers.link);
+        if self.is_usurped(from, to, conn) {
+            let answer = Event::PeerDialled { from, incarnation, conn, to, stands: true };
+            return self.shared.after(after, answer);
+        }
+        let answered = if self.shared.reach.connects(self.shared.now, from, to) {
+            let (node, shared) = self.node(to);
+            node.accept(conn, Party::Server(from), shared)
+        } else {
+            None
+        };
+        let shared = &mut self.shared;
+        let stands = answered == Some(true);
+        if stands {
+            shared.net.open(conn, attempt, shared.options.peers.link);
+        }
+        let silent = answered.is_none();
+        let after = if silent { shared.options.peers.dial_timeout_ms * 1_000_000 } else { after };
+        shared.after(after, Event::PeerDialled { from, incarnation, conn, to, stands });
+    }
+
+    /// A client's connection attempt. Returns the connection if it succeeds, and the time until the
+    /// client learns the result, ns.
+    pub(super) fn dial(&mut self, client: ClientId, server: ServerId) -> (Option<ConnId>, u64) {
+        let shared = &mut self.shared;
+        let conn = shared.net.allocate();
+        let parties = [Party::Client(client), Party::Server(server)];
+        let mut attempt = shared.net.attempt(shared.seeds, parties);
+        let after = attempt.takes(shared.options.link);
+        if shared.now < self.refusing_until {
+            return (None, after);
+        }
+        if shared.outside.get(&server) == Some(&Fate::Alone) {
+            return (None, DIAL_TIMEOUT);
+        }
+        let Some(node) = self.nodes.get_mut(&server) else {
+            return (None, after);
+        };
+        match node.accept(conn, Party::Client(client), shared) {
+            Some(true) => {
+                shared.net.open(conn, attempt, shared.options.link);
+                (Some(conn), after)
+            }
+            Some(false) => (None, after),
+            None => (None, DIAL_TIMEOUT),
+        }
+    }
+}
