@@ -211,7 +211,13 @@ impl World {
     }
 
     /// A server's attempt to open a link reaches the other server, if it can.
-    pub(super) fn dial_peer(&mut self, from: ServerId, incarnation: u64, conn: ConnId, to: ServerId) {
+    pub(super) fn dial_peer(
+        &mut self,
+        from: ServerId,
+        incarnation: u64,
+        conn: ConnId,
+        to: ServerId,
+    ) {
         let (node, _) = self.node(from);
         if node.incarnation() != incarnation || !node.is_up() {
             return;

@@ -15,7 +15,7 @@ use zabkeeper_core::{
 };
 
 use crate::check::model::{LocalRules, Rules, TimeoutBounds};
-use crate::clients::workload::{self, Op, OpMix, WorkloadOptions};
+use crate::clients::workload::{Op, OpMix, WorkloadOptions};
 use crate::engine::fork::{self, Fork};
 use crate::engine::seed::{Rng, Seeds};
 use crate::engine::selection::Selection;

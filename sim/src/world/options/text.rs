@@ -16,9 +16,31 @@ impl fmt::Display for Profile {
 /// One line per subject.
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_faults(f)?;
+        self.fmt_servers(f)?;
+        self.fmt_auth(f)?;
+        self.fmt_bounds(f)?;
+        self.fmt_rarities(f)?;
+        self.fmt_storage(f)?;
+        self.fmt_clients_and_links(f)?;
+        self.fmt_buggify(f)?;
+        let Options { disk, link, .. } = self;
+        write!(
+            f,
+            "disk      sync={}us op={}us; link {}us+{}us tail=1/{} cut=1/{}",
+            disk.sync_mean / 1_000,
+            disk.op_mean / 1_000,
+            link.min / 1_000,
+            link.mean / 1_000,
+            link.tail_one_in,
+            link.cut_one_in
+        )
+    }
+}
+
+impl Options {
+    fn fmt_faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Options { profile, duration, servers, clients, faults, .. } = self;
-        let Options { server, workload, disk, link, peers, .. } = self;
-        let limits = &server.limits;
         let source =
             profile.map_or("schedule".to_owned(), |profile| format!("profile   {profile}"));
         let plural = if *servers == 1 { "" } else { "s" };
@@ -40,6 +62,11 @@ impl fmt::Display for Options {
         if !self.forks.is_empty() {
             writeln!(f, "forks     {}", fork::path(&self.forks))?;
         }
+        Ok(())
+    }
+
+    fn fmt_servers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (server, limits) = (&self.server, &self.server.limits);
         writeln!(
             f,
             "server    tick={}ms init={} sync={} requests/conn={} undurable={}B epoch={}txns \
@@ -66,6 +93,11 @@ impl fmt::Display for Options {
                 drops.0, drops.1
             )?;
         }
+        Ok(())
+    }
+
+    fn fmt_auth(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let server = &self.server;
         let AuthOptions { x509, ensemble, .. } = server.auth;
         if (x509, ensemble, server.session_ticks) != (false, false, (2, 20)) {
             let (min, max) = server.session_ticks;
@@ -83,6 +115,12 @@ impl fmt::Display for Options {
             let (min, max) = server.other_session_ticks;
             writeln!(f, "sessions  servers {}: of {min}..{max} ticks", ids.join(" "))?;
         }
+        Ok(())
+    }
+
+    fn fmt_bounds(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { server, workload, .. } = self;
+        let limits = &server.limits;
         writeln!(
             f,
             "bounds    hold={:?} frame={}B outbound={}B; of clients request={}B calls={}",
@@ -109,6 +147,12 @@ impl fmt::Display for Options {
             let refused = refused.map_or("none", FourLetterCommand::name);
             writeln!(f, "operators refused={refused}, answers in parts of {part_lines} lines")?;
         }
+        Ok(())
+    }
+
+    /// Properties of few runs.
+    fn fmt_rarities(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { workload, .. } = self;
         if !self.local.servers.is_empty() {
             let ids: Vec<String> = self.local.servers.iter().map(ServerId::to_string).collect();
             writeln!(f, "local     servers {}, upgrade={}", ids.join(" "), self.local.upgrade)?;
@@ -123,6 +167,11 @@ impl fmt::Display for Options {
         if self.config_change_one_in > 0 {
             writeln!(f, "restarts  one in {} with other settings", self.config_change_one_in)?;
         }
+        Ok(())
+    }
+
+    fn fmt_storage(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (server, limits) = (&self.server, &self.server.limits);
         if limits.record_bytes < 1 << 20 {
             writeln!(f, "records   of up to {} bytes", limits.record_bytes)?;
         }
@@ -147,7 +196,12 @@ impl fmt::Display for Options {
             limits.compare_txns,
             server.segment_bytes,
             if server.batch_commands == usize::MAX { 0 } else { server.batch_commands }
-        )?;
+        )
+    }
+
+    fn fmt_clients_and_links(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { workload, peers, .. } = self;
+        let limits = &self.server.limits;
         writeln!(
             f,
             "workload  {}/s on {} paths (two of them {}x), depth={}, data<={}B, sessions {}..{}ms, \
@@ -182,7 +236,13 @@ impl fmt::Display for Options {
             limits.final_wait,
             limits.notify_min,
             limits.notify_max,
-        )?;
+        )
+    }
+
+    /// Unlikely settings.
+    fn fmt_buggify(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { server, workload, peers, .. } = self;
+        let limits = &server.limits;
         let (snapshots, hops) = (limits.prefer_snapshots, workload.hops);
         let (slack_us, late_ms) = (server.timer_slack_us, peers.words_late_ms);
         if snapshots || hops || slack_us > 0 || late_ms > 0 {
@@ -200,15 +260,6 @@ impl fmt::Display for Options {
         if (limits.step_units, server.turn_units) != (usual.limits.step_units, usual.turn_units) {
             writeln!(f, "work      step={} turn={}", limits.step_units, server.turn_units)?;
         }
-        write!(
-            f,
-            "disk      sync={}us op={}us; link {}us+{}us tail=1/{} cut=1/{}",
-            disk.sync_mean / 1_000,
-            disk.op_mean / 1_000,
-            link.min / 1_000,
-            link.mean / 1_000,
-            link.tail_one_in,
-            link.cut_one_in
-        )
+        Ok(())
     }
 }
