@@ -269,26 +269,13 @@ impl Ops {
                 let version = self.version_of(Number::Acl, &path);
                 Request::SetAcl { path, acl: self.acl(options), version }
             }
-            Op::GetEphemerals => {
-                let prefixes = ["", "/", " / ", "/n", "/n1"];
-                let any = self.rng.chance(1, 2);
-                let prefix = if any { path } else { (*self.rng.pick(&prefixes)).to_owned() };
-                Request::GetEphemerals { prefix }
-            }
+            Op::GetEphemerals => self.ephemerals(path),
             Op::GetAllChildrenNumber => {
                 let path = if self.rng.chance(1, 6) { "/".to_owned() } else { path };
                 Request::GetAllChildrenNumber { path }
             }
             Op::WhoAmI => Request::WhoAmI,
-            Op::Container => {
-                let (path, flags) = match self.rng.below(10) {
-                    0 => (format!("{path}-"), 2),
-                    1 => (path, *self.rng.pick(&[0, 1, 5, 7])),
-                    _ => (path, 4),
-                };
-                let (data, acl) = (self.data(options), self.acl(options));
-                Request::CreateContainer { path, data, acl, flags }
-            }
+            Op::Container => self.container(path, options),
             Op::Ttl => self.ttl(path, options),
             Op::Quota => {
                 let depth = path.match_indices('/').nth(2).map_or(path.len(), |(end, _)| end);
@@ -307,17 +294,38 @@ impl Ops {
                 Request::AddWatch { path, mode: *self.rng.pick(&modes) }
             }
             Op::CheckWatches | Op::RemoveWatches => {
-                let kinds = [
-                    WatcherType::Children,
-                    WatcherType::Data,
-                    WatcherType::Any,
-                    WatcherType::Persistent,
-                    WatcherType::PersistentRecursive,
-                ];
-                let kind = *self.rng.pick(&kinds);
+                let kind = self.watcher_type();
                 Request::Watches { path, kind, remove: op == Op::RemoveWatches }
             }
         }
+    }
+
+    fn container(&mut self, path: String, options: &WorkloadOptions) -> Request {
+        let (path, flags) = match self.rng.below(10) {
+            0 => (format!("{path}-"), 2),
+            1 => (path, *self.rng.pick(&[0, 1, 5, 7])),
+            _ => (path, 4),
+        };
+        let (data, acl) = (self.data(options), self.acl(options));
+        Request::CreateContainer { path, data, acl, flags }
+    }
+
+    fn ephemerals(&mut self, path: String) -> Request {
+        let prefixes = ["", "/", " / ", "/n", "/n1"];
+        let any = self.rng.chance(1, 2);
+        let prefix = if any { path } else { (*self.rng.pick(&prefixes)).to_owned() };
+        Request::GetEphemerals { prefix }
+    }
+
+    fn watcher_type(&mut self) -> WatcherType {
+        let kinds = [
+            WatcherType::Children,
+            WatcherType::Data,
+            WatcherType::Any,
+            WatcherType::Persistent,
+            WatcherType::PersistentRecursive,
+        ];
+        *self.rng.pick(&kinds)
     }
 
     /// A create of a unique path, which proves that writes succeed.

@@ -19,7 +19,7 @@ use crate::record::trace::TraceSink;
 use crate::run::cli::Flags;
 use crate::run::determinism;
 use crate::run::job::{Report, wall_clock};
-use crate::run::plan::Plan;
+use crate::run::plan::{Plan, Round};
 use crate::run::report::{self, Totals};
 use crate::world::options::Pinned;
 
@@ -51,6 +51,62 @@ pub struct Batch {
     pub timed_out: bool,
 }
 
+/// What the threads of a batch share.
+struct Limits<'a> {
+    flags: &'a Flags,
+    pinned: &'a Pinned,
+    begun: std::time::Instant,
+    interrupted: Arc<AtomicBool>,
+    timed_out: AtomicBool,
+    /// No further job begins.
+    stop: AtomicBool,
+    /// Jobs of earlier rounds.
+    taken: AtomicU64,
+    /// CPU time so far, ns.
+    spent: AtomicU64,
+}
+
+impl Limits<'_> {
+    /// Whether a limit has been reached, so that no further job begins.
+    fn are_reached(&self) -> bool {
+        let over = |limit: Duration| self.begun.elapsed() > limit;
+        let late = self.flags.wall.is_some_and(over);
+        let budget = self.flags.cpu.map(|limit| limit.as_nanos());
+        let spent = u128::from(self.spent.load(Ordering::Relaxed));
+        if self.flags.timeout_wall.is_some_and(over) {
+            self.timed_out.store(true, Ordering::Relaxed);
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        let interrupted = self.interrupted.load(Ordering::Relaxed);
+        if late || budget.is_some_and(|ns| spent >= ns) || interrupted {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Runs jobs of this round until none is left, or a limit has been reached.
+    fn work(&self, round: &Round, next: &AtomicU64, sender: &mpsc::Sender<(u64, Report)>) {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = round.job(index, self.flags, self.pinned) else {
+                return;
+            };
+            if self.are_reached() {
+                return;
+            }
+            let number = self.taken.load(Ordering::Relaxed) + index;
+            let twice = self.flags.check_determinism || number.is_multiple_of(CHECK_ONE_IN);
+            let mut report =
+                if twice { determinism::check(&job) } else { job.run(TraceSink::Off, false) };
+            report.outcome.trace.forget();
+            self.spent.fetch_add(report.cpu_ns, Ordering::Relaxed);
+            if sender.send((index, report)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
 /// Runs all jobs that the flags describe. Progress goes to standard error.
 pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
     let mut plan = Plan::new(flags, pinned);
@@ -63,66 +119,37 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
         interrupted: false,
         timed_out: false,
     };
-    let interrupted = listen();
-    let begun = wall_clock();
-    let mut shown = begun;
-    let (stop, taken, spent) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-    let timed_out = AtomicBool::new(false);
+    let limits = Limits {
+        flags,
+        pinned,
+        interrupted: listen(),
+        begun: wall_clock(),
+        timed_out: AtomicBool::new(false),
+        stop: AtomicBool::new(false),
+        taken: AtomicU64::new(0),
+        spent: AtomicU64::new(0),
+    };
+    let mut shown = limits.begun;
+    let enough = if flags.fail_fast { 1 } else { flags.max_failures.unwrap_or(MAX_FAILURES) };
     while let Some(round) = plan.round() {
         let next = AtomicU64::new(0);
-        let work = |sender: mpsc::Sender<(u64, Report)>| {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let over = |limit: Duration| begun.elapsed() > limit;
-                let late = flags.wall.is_some_and(over);
-                let budget = flags.cpu.map(|limit| limit.as_nanos());
-                let dear = budget.is_some_and(|ns| u128::from(spent.load(Ordering::Relaxed)) >= ns);
-                let Some(job) = round.job(index, flags, pinned) else {
-                    return;
-                };
-                if flags.timeout_wall.is_some_and(over) {
-                    timed_out.store(true, Ordering::Relaxed);
-                    stop.store(true, Ordering::Relaxed);
-                }
-                let unwanted = interrupted.load(Ordering::Relaxed);
-                if stop.load(Ordering::Relaxed) || late || dear || unwanted {
-                    stop.store(true, Ordering::Relaxed);
-                    return;
-                }
-                let number = taken.load(Ordering::Relaxed) + index;
-                let twice = flags.check_determinism || number.is_multiple_of(CHECK_ONE_IN);
-                let mut report =
-                    if twice { determinism::check(&job) } else { job.run(TraceSink::Off, false) };
-                report.outcome.trace.forget();
-                spent.fetch_add(report.cpu_ns, Ordering::Relaxed);
-                if sender.send((index, report)).is_err() {
-                    return;
-                }
-            }
-        };
         thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
             for _ in 0..flags.jobs.unwrap_or(1) {
-                let sender = sender.clone();
-                scope.spawn(|| work(sender));
+                let (sender, limits, round, next) = (sender.clone(), &limits, &round, &next);
+                scope.spawn(move || limits.work(round, next, &sender));
             }
             drop(sender);
             let mut early: BTreeMap<u64, Report> = BTreeMap::new();
-            let mut told = 0;
+            let mut taken = 0;
             for (index, report) in receiver {
                 early.insert(index, report);
-                while let Some(report) = early.remove(&told) {
-                    told += 1;
+                while let Some(report) = early.remove(&taken) {
+                    taken += 1;
                     plan.learn(&report);
                     batch.take(&report, flags);
-                    let failed = batch.failures.len() as u64;
-                    let enough = if flags.fail_fast {
-                        1
-                    } else {
-                        flags.max_failures.unwrap_or(MAX_FAILURES)
-                    };
-                    if failed >= enough {
-                        stop.store(true, Ordering::Relaxed);
+                    if batch.failures.len() as u64 >= enough {
+                        limits.stop.store(true, Ordering::Relaxed);
                     }
                 }
                 if shown.elapsed() > PROGRESS {
@@ -131,13 +158,13 @@ pub fn run(flags: &Flags, pinned: &Pinned) -> Batch {
                 }
             }
         });
-        if stop.load(Ordering::Relaxed) {
+        if limits.stop.load(Ordering::Relaxed) {
             break;
         }
-        taken.fetch_add(round.length(), Ordering::Relaxed);
+        limits.taken.fetch_add(round.length(), Ordering::Relaxed);
     }
-    batch.interrupted = interrupted.load(Ordering::Relaxed);
-    batch.timed_out = timed_out.load(Ordering::Relaxed);
+    batch.interrupted = limits.interrupted.load(Ordering::Relaxed);
+    batch.timed_out = limits.timed_out.load(Ordering::Relaxed);
     batch
 }
 

@@ -146,11 +146,7 @@ impl World {
                 None
             }),
             Fault::NetHalfOpen => self.inject_into_conn(fault, only, half_open),
-            Fault::NetStall => self.inject_into_conn(fault, only, |shared, rng, conn| {
-                let until = Instant(shared.now.0 + rng.magnitude(20, 20_000) * MS);
-                shared.net.stall(conn, either_end(rng), until);
-                Some(until)
-            }),
+            Fault::NetStall => self.inject_into_conn(fault, only, stall),
             Fault::NetRefuse => self.refuse_connections(),
             Fault::NetBadPeer => self.send_bad_peer(server),
             Fault::NetByzantine => self.send_byzantine_peer(server),
@@ -161,39 +157,18 @@ impl World {
             Fault::DiskWipe => self.wipe_disk(server),
             Fault::DiskBitRot => self.damage_disk(server),
             Fault::ClientFreeze => self.inject_into_client(fault, freeze),
-            Fault::ClientDeath => self.inject_into_client(fault, |client, rng, shared| {
-                let silent = rng.chance(1, 3);
-                // Value 2 stands for abandoning the session, since a schedule without this choice
-                // yields 0 and means none.
-                if rng.below(3) == 2 {
-                    client.abandon_later(shared);
-                } else {
-                    client.die(silent, shared);
-                }
-                None
-            }),
+            Fault::ClientDeath => self.inject_into_client(fault, die),
             Fault::ClientClose => self.inject_into_client(fault, |client, _, shared| {
                 client.close(shared);
                 None
             }),
-            Fault::ClientRestart => self.inject_into_client(fault, |client, rng, shared| {
-                let (low, high) = shared.options.workload.session_ms;
-                let timeout_ms = rng.range(low, high.max(low));
-                client.restart(rng.chance(1, 3), timeout_ms, rng.magnitude(1, 1_000) * MS, shared);
-                None
-            }),
+            Fault::ClientRestart => self.inject_into_client(fault, restart),
             Fault::ClientWrongPassword => self.try_wrong_password(server),
             Fault::ClientGarbage => self.send_garbage(server),
             Fault::ClientOperator => self.send_operator(server),
             Fault::ClientDuplicate => self.take_over(server),
             Fault::ClientStorm => self.scatter_clients(),
-            Fault::ClientDeaf => self.inject_into_client(fault, |client, rng, shared| {
-                let until = Instant(shared.now.0 + rng.magnitude(20, 20_000) * MS);
-                for conn in client.conns() {
-                    shared.net.stall(conn, End::Dialler, until);
-                }
-                Some(until)
-            }),
+            Fault::ClientDeaf => self.inject_into_client(fault, stop_reading),
             // Properties are drawn once per run and have no time.
             Fault::NodeDrift
             | Fault::ClientDrift
@@ -485,6 +460,41 @@ fn freeze(client: &mut Client, rng: &mut Rng, shared: &mut Shared) -> Option<Ins
     let longest = (shared.options.workload.session_ms.1 * 3).clamp(50, 60_000);
     let until = Instant(shared.now.0 + rng.magnitude(20, longest) * MS);
     client.freeze(until);
+    Some(until)
+}
+
+/// The client dies, at once or when it connects next. Both choices are always drawn.
+fn die(client: &mut Client, rng: &mut Rng, shared: &mut Shared) -> Option<Instant> {
+    let silent = rng.chance(1, 3);
+    // Value 2 stands for abandoning the session, since a schedule without this choice yields 0 and
+    // means none.
+    if rng.below(3) == 2 {
+        client.abandon_later(shared);
+    } else {
+        client.die(silent, shared);
+    }
+    None
+}
+
+fn restart(client: &mut Client, rng: &mut Rng, shared: &mut Shared) -> Option<Instant> {
+    let (low, high) = shared.options.workload.session_ms;
+    let timeout_ms = rng.range(low, high.max(low));
+    client.restart(rng.chance(1, 3), timeout_ms, rng.magnitude(1, 1_000) * MS, shared);
+    None
+}
+
+/// No byte arrives at the client for a while.
+fn stop_reading(client: &mut Client, rng: &mut Rng, shared: &mut Shared) -> Option<Instant> {
+    let until = Instant(shared.now.0 + rng.magnitude(20, 20_000) * MS);
+    for conn in client.conns() {
+        shared.net.stall(conn, End::Dialler, until);
+    }
+    Some(until)
+}
+
+fn stall(shared: &mut Shared, rng: &mut Rng, conn: ConnId) -> Option<Instant> {
+    let until = Instant(shared.now.0 + rng.magnitude(20, 20_000) * MS);
+    shared.net.stall(conn, either_end(rng), until);
     Some(until)
 }
 

@@ -40,16 +40,7 @@ impl Model {
                 found.map(|node| ReplyBody::Data(node.data.clone(), node.stat()))
             }
             Request::GetChildren { path, with_stat, .. } => {
-                self.readable(ids, path, zxid).and_then(|node| {
-                    let history = self.history(read_as(path)).expect("it has a node");
-                    let children: Vec<String> =
-                        history.children_at(zxid).map(str::to_owned).collect();
-                    self.rules().fits(bounds::of_names(&children))?;
-                    Ok(match with_stat {
-                        true => ReplyBody::ChildrenStat(children, node.stat()),
-                        false => ReplyBody::Children(children),
-                    })
-                })
+                self.read_children(ids, path, *with_stat, zxid)
             }
             Request::GetAcl { path } => self.read_acl(ids, path, zxid),
             Request::GetAllChildrenNumber { path } => self
@@ -61,23 +52,7 @@ impl Model {
                 fits.map(|()| ReplyBody::Children(paths))
             }
             Request::WhoAmI => Ok(ReplyBody::Identities(auth::shown(ids))),
-            Request::MultiRead(parts) => {
-                let is_null = |part: &&Request| matches!(part, Request::NoPath { .. });
-                let sound = parts.iter().take_while(|part| !is_null(part));
-                let each = sound.map(|part| self.read(asker, part, zxid));
-                let each: Vec<Result<ReplyBody, ErrorCode>> = each.collect::<Option<_>>()?;
-                // A part that is too large by itself fails the whole multiRead.
-                let room = !each.contains(&Err(ErrorCode::Marshalling));
-                let whole = room && each.len() == parts.len();
-                let results: Vec<MultiResult> = each.into_iter().map(part_of).collect();
-                // The results of the other parts follow the error code; no client reads them.
-                let fits = self.rules().fits(results.iter().map(bounds::of_part).sum());
-                if whole {
-                    fits.map(|()| ReplyBody::Multi(results))
-                } else {
-                    Err(ErrorCode::Marshalling)
-                }
-            }
+            Request::MultiRead(parts) => self.read_multi(asker, parts, zxid)?,
             Request::Sync { path } => Ok(ReplyBody::Path(path.clone())),
             Request::Ping | Request::SetWatches(_) => Ok(ReplyBody::Empty),
             Request::AddWatch { .. } => Ok(ReplyBody::Number(0)),
@@ -102,6 +77,47 @@ impl Model {
             | Request::Sasl { .. }
             | Request::Reconfig
             | Request::Unknown { .. } => return None,
+        })
+    }
+
+    fn read_children(
+        &self,
+        ids: &[Id],
+        path: &str,
+        with_stat: bool,
+        zxid: Zxid,
+    ) -> Result<ReplyBody, ErrorCode> {
+        let node = self.readable(ids, path, zxid)?;
+        let history = self.history(read_as(path)).expect("it has a node");
+        let children: Vec<String> = history.children_at(zxid).map(str::to_owned).collect();
+        self.rules().fits(bounds::of_names(&children))?;
+        Ok(match with_stat {
+            true => ReplyBody::ChildrenStat(children, node.stat()),
+            false => ReplyBody::Children(children),
+        })
+    }
+
+    /// The answer to a multiRead with these parts; `None` as for [`Self::read`].
+    fn read_multi(
+        &self,
+        asker: Asker<'_>,
+        parts: &[Request],
+        zxid: Zxid,
+    ) -> Option<Result<ReplyBody, ErrorCode>> {
+        let is_null = |part: &&Request| matches!(part, Request::NoPath { .. });
+        let sound = parts.iter().take_while(|part| !is_null(part));
+        let each = sound.map(|part| self.read(asker, part, zxid));
+        let each: Vec<Result<ReplyBody, ErrorCode>> = each.collect::<Option<_>>()?;
+        // A part that is too large by itself fails the whole multiRead.
+        let room = !each.contains(&Err(ErrorCode::Marshalling));
+        let whole = room && each.len() == parts.len();
+        let results: Vec<MultiResult> = each.into_iter().map(part_of).collect();
+        // The results of the other parts follow the error code; no client reads them.
+        let fits = self.rules().fits(results.iter().map(bounds::of_part).sum());
+        Some(if whole {
+            fits.map(|()| ReplyBody::Multi(results))
+        } else {
+            Err(ErrorCode::Marshalling)
         })
     }
 

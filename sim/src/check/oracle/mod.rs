@@ -64,16 +64,17 @@ mod zab;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use bytes::Bytes;
 use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::store::{DiskCommand, DurableState};
 use zabkeeper_core::wire::Password;
-use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Status, Zxid};
+use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Status, Zxid};
 
 pub use catalog::Violation;
 
 use crate::check::model::{Model, Rules};
-use crate::check::observe::{ClientId, Holder, Observation, Observed};
+use crate::check::observe::{ClientId, Holder, Observation, Observed, Wait};
 use catalog::{Broken, Checks, Id, Verdict};
 use conn::{Conn, Credential, Phase, Who};
 use disks::Disk;
@@ -275,35 +276,17 @@ impl Oracles {
     fn check(&mut self, what: &Observation<'_>) -> Verdict {
         match what {
             Observation::ConnOpened { client, conn, server } => {
-                let rules = self.model.rules();
-                let local = self.locals.are_begun_by(*server, &rules.local);
-                self.conns.insert(*conn, Box::new(Conn::new(*client, *server, local, rules)));
+                self.opened(*client, *conn, *server);
                 Ok(())
             }
-            Observation::ToServer { conn, frame } => match self.conns.get(conn).map(|c| c.phase) {
-                Some(Phase::Fresh) => self.greeted(*conn, frame),
-                Some(Phase::Greeted | Phase::Open | Phase::Over) => self.asked(*conn, frame),
-                Some(Phase::Opaque) | None => Ok(()),
-            },
-            Observation::ToClient { conn, frame } => match self.conns.get(conn).map(|c| c.phase) {
-                Some(Phase::Greeted) => self.welcomed(*conn, frame),
-                Some(Phase::Fresh | Phase::Open | Phase::Over) => self.read(*conn, frame),
-                Some(Phase::Opaque) | None => Ok(()),
-            },
+            Observation::ToServer { conn, frame } => self.to_server(*conn, frame),
+            Observation::ToClient { conn, frame } => self.to_client(*conn, frame),
             Observation::ConnClosed { conn } => {
                 self.answers.closed(*conn);
                 self.closed(*conn);
                 Ok(())
             }
-            Observation::Input { server, input } => {
-                self.liveness.relayed((&self.zab, &self.model), *server, input, self.now);
-                self.progress.entered(&self.zab, *server, input, self.now);
-                self.notifications.entered(*server, input);
-                let times = (self.now, self.liveness.awake_since(*server));
-                let (checks, zab) = (&mut self.checks, &self.zab);
-                self.outside.entered(checks, zab, (*server, input), times)?;
-                self.zab.entered(&mut self.checks, *server, input, self.now)
-            }
+            Observation::Input { server, input } => self.entered(*server, input),
             Observation::Unread { server, open } => {
                 self.reads_nobody(*server, open);
                 Ok(())
@@ -327,19 +310,10 @@ impl Oracles {
                 Ok(())
             }
             Observation::Forgotten { session } => {
-                if let Some(view) = self.sessions.get_mut(session) {
-                    view.held = Held::default();
-                    view.believed.clear();
-                    (view.seen, view.acknowledged) = (Zxid::ZERO, Zxid::ZERO);
-                }
+                self.forgotten(*session);
                 Ok(())
             }
-            Observation::Waits { server, conn, wait } => {
-                let times = (self.now, self.awake_with(*server));
-                let bound = self.model.rules().answer_within;
-                let checked = (&mut self.checks, &self.zab);
-                self.progress.answers_in_time(checked, *server, (*conn, *wait), times, bound)
-            }
+            Observation::Waits { server, conn, wait } => self.waits(*server, (*conn, *wait)),
             Observation::Grown { voters } => {
                 self.zab.grown(voters);
                 Ok(())
@@ -377,6 +351,55 @@ impl Oracles {
                 self.audited(*server, *applied, (*digest, *holder), sessions)
             }
         }
+    }
+
+    fn opened(&mut self, client: ClientId, conn: ConnId, server: ServerId) {
+        let rules = self.model.rules();
+        let local = self.locals.are_begun_by(server, &rules.local);
+        self.conns.insert(conn, Box::new(Conn::new(client, server, local, rules)));
+    }
+
+    fn to_server(&mut self, conn: ConnId, frame: &Bytes) -> Verdict {
+        match self.conns.get(&conn).map(|c| c.phase) {
+            Some(Phase::Fresh) => self.greeted(conn, frame),
+            Some(Phase::Greeted | Phase::Open | Phase::Over) => self.asked(conn, frame),
+            Some(Phase::Opaque) | None => Ok(()),
+        }
+    }
+
+    fn to_client(&mut self, conn: ConnId, frame: &Bytes) -> Verdict {
+        match self.conns.get(&conn).map(|c| c.phase) {
+            Some(Phase::Greeted) => self.welcomed(conn, frame),
+            Some(Phase::Fresh | Phase::Open | Phase::Over) => self.read(conn, frame),
+            Some(Phase::Opaque) | None => Ok(()),
+        }
+    }
+
+    /// The server is about to handle this input.
+    fn entered(&mut self, server: ServerId, input: &Input) -> Verdict {
+        self.liveness.relayed((&self.zab, &self.model), server, input, self.now);
+        self.progress.entered(&self.zab, server, input, self.now);
+        self.notifications.entered(server, input);
+        let times = (self.now, self.liveness.awake_since(server));
+        let (checks, zab) = (&mut self.checks, &self.zab);
+        self.outside.entered(checks, zab, (server, input), times)?;
+        self.zab.entered(&mut self.checks, server, input, self.now)
+    }
+
+    /// The client has lost what it knew of its session, besides id and password.
+    fn forgotten(&mut self, session: SessionId) {
+        if let Some(view) = self.sessions.get_mut(&session) {
+            view.held = Held::default();
+            view.believed.clear();
+            (view.seen, view.acknowledged) = (Zxid::ZERO, Zxid::ZERO);
+        }
+    }
+
+    /// A request of this connection has waited this long for its answer.
+    fn waits(&mut self, server: ServerId, of_conn: (ConnId, Wait)) -> Verdict {
+        let times = (self.now, self.awake_with(server));
+        let bound = self.model.rules().answer_within;
+        self.progress.answers_in_time((&mut self.checks, &self.zab), server, of_conn, times, bound)
     }
 
     /// When the last pause of a server, or of the one that it follows, ended.

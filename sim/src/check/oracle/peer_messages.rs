@@ -119,6 +119,90 @@ impl Server {
     }
 }
 
+impl Link {
+    /// The link to this peer is up since `at`.
+    fn new(peer: ServerId, at: Instant) -> Link {
+        Link {
+            peer,
+            since: at,
+            received: at,
+            spoken: at,
+            proven: at,
+            underway: VecDeque::new(),
+            epoch: None,
+            history_status: None,
+            synced: false,
+            comes: false,
+            snapshot: None,
+            evidence: SyncEvidence::default(),
+            told: Told::default(),
+        }
+    }
+
+    /// Notes what this message of the peer says of the peer.
+    fn note(&mut self, message: &PeerMessage) {
+        if let PeerMessage::Leader(FromLeader::LeaderInfo { epoch, .. }) = message {
+            self.epoch = Some(*epoch);
+        } else if let PeerMessage::Learner(FromLearner::FollowerInfo {
+            accepted, history, ..
+        }) = message
+        {
+            self.history_status = Some(history.history_status);
+            self.comes = *accepted < Epoch::END;
+        } else if let PeerMessage::Learner(FromLearner::AckNewLeader { .. }) = message {
+            self.synced = true;
+        } else if let PeerMessage::Leader(FromLeader::Snap { zxid, .. }) = message {
+            self.snapshot = Some(*zxid);
+        }
+    }
+}
+
+impl Server {
+    /// The server handles this message at `at`; `before` are the voters that its sender knew
+    /// before, if it is a promise.
+    fn message(
+        &mut self,
+        link: LinkId,
+        message: &PeerMessage,
+        (at, sent_at): (Instant, Option<Instant>),
+        before: Option<Voters>,
+    ) {
+        let Some(view) = self.links.get_mut(&link) else {
+            return;
+        };
+        view.received = at;
+        view.spoken = sent_at.unwrap_or(at).max(view.spoken);
+        if let PeerMessage::Leader(FromLeader::Ping { echo, .. }) = message
+            && let Some(answered) = view.evidence.echoed(*echo)
+        {
+            view.proven = answered.max(view.proven);
+        }
+        if let Some(asked) = view.evidence.received(message, at) {
+            if let PeerMessage::Learner(FromLearner::Pong { .. }) = message {
+                view.proven = asked.max(view.proven);
+            }
+            let confirmed = self.confirmed.entry(view.peer).or_default();
+            *confirmed = asked.max(*confirmed);
+        }
+        view.note(message);
+        if let PeerMessage::Learner(FromLearner::AckEpoch { fresh: true, current, last, .. }) =
+            message
+        {
+            let (peer, history_status) =
+                (view.peer, view.history_status.unwrap_or(HistoryStatus::Lost));
+            if let Some(before) = before {
+                let past = Past { history_status, epoch: *current, before };
+                self.promises.pasts.insert(peer, past);
+            }
+            let held = self.disk_model.issued();
+            let own = (held.state.current_epoch, held.path.end());
+            if history_status == HistoryStatus::Complete && (*current, *last) > own {
+                self.promises.better.get_or_insert((peer, *current, *last));
+            }
+        }
+    }
+}
+
 impl Zab {
     /// The voters of the last established epoch, as this server's durable state file says. A server
     /// that is none of them has acknowledged nothing in that epoch.
@@ -142,22 +226,7 @@ impl Zab {
         let server = self.server(id);
         match event {
             PeerEvent::Up { peer, .. } => {
-                let new = Link {
-                    peer: *peer,
-                    since: at,
-                    received: at,
-                    spoken: at,
-                    proven: at,
-                    underway: VecDeque::new(),
-                    epoch: None,
-                    history_status: None,
-                    synced: false,
-                    comes: false,
-                    snapshot: None,
-                    evidence: SyncEvidence::default(),
-                    told: Told::default(),
-                };
-                server.links.insert(link, new);
+                server.links.insert(link, Link::new(*peer, at));
             }
             PeerEvent::Down | PeerEvent::Unreachable { .. } => {
                 server.links.remove(&link);
@@ -165,56 +234,7 @@ impl Zab {
             PeerEvent::Drained => {}
             PeerEvent::Message(message) => {
                 server.cause = Some(link);
-                let Some(view) = server.links.get_mut(&link) else {
-                    return;
-                };
-                view.received = at;
-                view.spoken = sent_at.unwrap_or(at).max(view.spoken);
-                if let PeerMessage::Leader(FromLeader::Ping { echo, .. }) = message
-                    && let Some(answered) = view.evidence.echoed(*echo)
-                {
-                    view.proven = answered.max(view.proven);
-                }
-                if let Some(asked) = view.evidence.received(message, at) {
-                    if let PeerMessage::Learner(FromLearner::Pong { .. }) = message {
-                        view.proven = asked.max(view.proven);
-                    }
-                    let confirmed = server.confirmed.entry(view.peer).or_default();
-                    *confirmed = asked.max(*confirmed);
-                }
-                if let PeerMessage::Leader(FromLeader::LeaderInfo { epoch, .. }) = message {
-                    view.epoch = Some(*epoch);
-                } else if let PeerMessage::Learner(FromLearner::FollowerInfo {
-                    accepted,
-                    history,
-                    ..
-                }) = message
-                {
-                    view.history_status = Some(history.history_status);
-                    view.comes = *accepted < Epoch::END;
-                } else if let PeerMessage::Learner(FromLearner::AckNewLeader { .. }) = message {
-                    view.synced = true;
-                } else if let PeerMessage::Leader(FromLeader::Snap { zxid, .. }) = message {
-                    view.snapshot = Some(*zxid);
-                } else if let PeerMessage::Learner(FromLearner::AckEpoch {
-                    fresh: true,
-                    current,
-                    last,
-                    ..
-                }) = message
-                {
-                    let (peer, history_status) =
-                        (view.peer, view.history_status.unwrap_or(HistoryStatus::Lost));
-                    if let Some(before) = before {
-                        let past = Past { history_status, epoch: *current, before };
-                        server.promises.pasts.insert(peer, past);
-                    }
-                    let held = server.disk_model.issued();
-                    let own = (held.state.current_epoch, held.path.end());
-                    if history_status == HistoryStatus::Complete && (*current, *last) > own {
-                        server.promises.better.get_or_insert((peer, *current, *last));
-                    }
-                }
+                server.message(link, message, (at, sent_at), before);
             }
         }
     }

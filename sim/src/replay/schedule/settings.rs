@@ -342,16 +342,8 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         outbound_bytes,
         refused_command,
         part_lines,
-        clients:
-            ClientBounds {
-                output_bytes,
-                event_bytes,
-                outstanding,
-                throttle_max_requests,
-                sessionless_ms,
-            },
-        throttle:
-            Throttle { tokens, fill, fill_count, freeze, drops, decrease_ratio, weighted, weights },
+        clients,
+        throttle,
         auth,
         tree,
         segment_bytes,
@@ -363,6 +355,71 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         log_pause_us,
         snapshot_pause_us,
     } = server;
+    visit("tick_ms", tick_ms);
+    visit("init_ticks", &mut phase_ticks.0);
+    visit("sync_ticks", &mut phase_ticks.1);
+    visit("session_min_ticks", &mut session_ticks.0);
+    visit("session_max_ticks", &mut session_ticks.1);
+    visit("other_sessions.servers", other_sessions);
+    visit("other_sessions.min_ticks", &mut other_session_ticks.0);
+    visit("other_sessions.max_ticks", &mut other_session_ticks.1);
+    visit("frame_bytes", frame_bytes);
+    visit("outbound_bytes", outbound_bytes);
+    visit("operators.refused", refused_command);
+    visit("operators.part_lines", part_lines);
+    each_of_client_bounds(clients, visit);
+    each_of_throttle(throttle, visit);
+    // The other authentication options are never drawn.
+    visit("auth.x509", &mut auth.x509);
+    visit("auth.ensemble", &mut auth.ensemble);
+    visit("auth.skip_lists", &mut auth.skip_acl);
+    visit("auth.no_digest", &mut auth.digest_disabled);
+    each_of_limits(limits, visit);
+    each_of_tree(tree, visit);
+    visit("segment_bytes", segment_bytes);
+    visit("batch_inputs", batch_inputs);
+    visit("batch_commands", batch_commands);
+    visit("step_ns", step_ns);
+    visit("timer_slack_us", timer_slack_us);
+    visit("log_pause_us", log_pause_us);
+    visit("snapshot_pause_us", snapshot_pause_us);
+    visit("prefer_snapshots", &mut limits.prefer_snapshots);
+    visit("step_units", &mut limits.step_units);
+    visit("turn_units", turn_units);
+}
+
+fn each_of_client_bounds(bounds: &mut ClientBounds, visit: Visit<'_>) {
+    let ClientBounds {
+        output_bytes,
+        event_bytes,
+        outstanding,
+        throttle_max_requests,
+        sessionless_ms,
+    } = bounds;
+    visit("clients.output_bytes", output_bytes);
+    visit("clients.event_bytes", event_bytes);
+    visit("clients.outstanding", outstanding);
+    visit("clients.throttle_max_requests", throttle_max_requests);
+    visit("clients.sessionless_ms", sessionless_ms);
+}
+
+fn each_of_throttle(throttle: &mut Throttle, visit: Visit<'_>) {
+    let Throttle { tokens, fill, fill_count, freeze, drops, decrease_ratio, weighted, weights } =
+        throttle;
+    visit("throttle.tokens", tokens);
+    visit("throttle.fill_us", fill);
+    visit("throttle.fill_count", fill_count);
+    visit("throttle.freeze_us", freeze);
+    visit("throttle.more_drops", &mut drops.0);
+    visit("throttle.fewer_drops", &mut drops.1);
+    visit("throttle.decrease_ratio", decrease_ratio);
+    visit("throttle.weighted", weighted);
+    visit("throttle.new_costs", &mut weights.0);
+    visit("throttle.local_costs", &mut weights.1);
+    visit("throttle.renewal_costs", &mut weights.2);
+}
+
+fn each_of_limits(limits: &mut Limits, visit: Visit<'_>) {
     let Limits {
         requests_per_conn,
         undurable_bytes,
@@ -379,49 +436,10 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         recent_bytes,
         bulk_bytes,
         record_bytes,
-        prefer_snapshots,
-        step_units,
+        // Later additions, which stand at the end of a schedule.
+        prefer_snapshots: _,
+        step_units: _,
     } = limits;
-    let TreeOptions {
-        extended_types,
-        enforce_quota,
-        container_check_ms,
-        container_max_per_minute,
-        container_never_used_ms,
-    } = tree;
-    visit("tick_ms", tick_ms);
-    visit("init_ticks", &mut phase_ticks.0);
-    visit("sync_ticks", &mut phase_ticks.1);
-    visit("session_min_ticks", &mut session_ticks.0);
-    visit("session_max_ticks", &mut session_ticks.1);
-    visit("other_sessions.servers", other_sessions);
-    visit("other_sessions.min_ticks", &mut other_session_ticks.0);
-    visit("other_sessions.max_ticks", &mut other_session_ticks.1);
-    visit("frame_bytes", frame_bytes);
-    visit("outbound_bytes", outbound_bytes);
-    visit("operators.refused", refused_command);
-    visit("operators.part_lines", part_lines);
-    visit("clients.output_bytes", output_bytes);
-    visit("clients.event_bytes", event_bytes);
-    visit("clients.outstanding", outstanding);
-    visit("clients.throttle_max_requests", throttle_max_requests);
-    visit("clients.sessionless_ms", sessionless_ms);
-    visit("throttle.tokens", tokens);
-    visit("throttle.fill_us", fill);
-    visit("throttle.fill_count", fill_count);
-    visit("throttle.freeze_us", freeze);
-    visit("throttle.more_drops", &mut drops.0);
-    visit("throttle.fewer_drops", &mut drops.1);
-    visit("throttle.decrease_ratio", decrease_ratio);
-    visit("throttle.weighted", weighted);
-    visit("throttle.new_costs", &mut weights.0);
-    visit("throttle.local_costs", &mut weights.1);
-    visit("throttle.renewal_costs", &mut weights.2);
-    // The other authentication options are never drawn.
-    visit("auth.x509", &mut auth.x509);
-    visit("auth.ensemble", &mut auth.ensemble);
-    visit("auth.skip_lists", &mut auth.skip_acl);
-    visit("auth.no_digest", &mut auth.digest_disabled);
     visit("requests_per_conn", requests_per_conn);
     visit("undurable_bytes", undurable_bytes);
     visit("snapshot_txns", snapshot_txns);
@@ -437,21 +455,21 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("recent_bytes", recent_bytes);
     visit("bulk_bytes", bulk_bytes);
     visit("record_bytes", record_bytes);
+}
+
+fn each_of_tree(tree: &mut TreeOptions, visit: Visit<'_>) {
+    let TreeOptions {
+        extended_types,
+        enforce_quota,
+        container_check_ms,
+        container_max_per_minute,
+        container_never_used_ms,
+    } = tree;
     visit("extended_types", extended_types);
     visit("enforce_quota", enforce_quota);
     visit("container_check_ms", container_check_ms);
     visit("container_max_per_minute", container_max_per_minute);
     visit("container_never_used_ms", container_never_used_ms);
-    visit("segment_bytes", segment_bytes);
-    visit("batch_inputs", batch_inputs);
-    visit("batch_commands", batch_commands);
-    visit("step_ns", step_ns);
-    visit("timer_slack_us", timer_slack_us);
-    visit("log_pause_us", log_pause_us);
-    visit("snapshot_pause_us", snapshot_pause_us);
-    visit("prefer_snapshots", prefer_snapshots);
-    visit("step_units", step_units);
-    visit("turn_units", turn_units);
 }
 
 fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
