@@ -435,11 +435,62 @@ fn busy_clients_delay_neither_servers_nor_deadlines() {
     assert_eq!(host.server.status().sessions, 2);
 }
 
+/// Clients that connect, ask, read and disconnect at random. Returns the connections that are left.
+fn random_clients(host: &mut Host, seed: u64, mut below: impl FnMut(u64) -> u64) -> Vec<ConnId> {
+    let mut conns: Vec<ConnId> = Vec::new();
+    for step in 0..400 {
+        let any = |below: &mut dyn FnMut(u64) -> u64, conns: &[ConnId]| {
+            conns.get(usize::try_from(below(8)).expect("small")).copied()
+        };
+        match below(8) {
+            0 if conns.len() < 8 => {
+                let conn = host.accept(u8::try_from(seed).expect("small"));
+                host.receive(conn, &handshake());
+                conns.push(conn);
+            }
+            1 | 2 => {
+                if let Some(conn) = any(&mut below, &conns) {
+                    host.receive(conn, &exists(usize::try_from(below(200)).expect("small")));
+                }
+            }
+            3 => {
+                if let Some(conn) = any(&mut below, &conns) {
+                    host.receive(conn, &frames([create(&format!("/{step}"))]));
+                }
+            }
+            4 => {
+                if let Some(conn) = any(&mut below, &conns) {
+                    let some =
+                        (below(2) == 0).then(|| usize::try_from(below(3_000)).expect("small"));
+                    host.take(conn, some);
+                }
+            }
+            5 if below(4) == 0 => {
+                if let Some(conn) = any(&mut below, &conns) {
+                    host.driver.clients.receive_end(conn);
+                }
+            }
+            _ => host.turns(1),
+        }
+        conns.retain(|conn| match host.interest(*conn) {
+            Interest::Close | Interest::Shutdown => {
+                host.driver.clients.forget(*conn);
+                false
+            }
+            Interest::Read | Interest::Wait => true,
+        });
+        if let Some(bound) = host.driver.clients.common.limits.throttle_max_requests {
+            assert!(host.driver.clients.unanswered() <= bound);
+        }
+    }
+    conns
+}
+
 #[test]
 fn ended_connections_leave_no_state() {
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
-        let mut below = |bound: u64| rng.next() % bound;
+        let below = |bound: u64| rng.next() % bound;
         let limits = ClientLimits {
             throttle_max_requests: (seed % 3 == 0).then_some(5),
             outstanding: if seed % 2 == 0 { 3 } else { 1000 },
@@ -449,53 +500,8 @@ fn ended_connections_leave_no_state() {
             ..ClientLimits::default()
         };
         let mut host = Host::new(limits, TurnLimits { inputs: 20, ..TurnLimits::default() });
-        let mut conns: Vec<ConnId> = Vec::new();
-        for step in 0..400 {
-            let any = |below: &mut dyn FnMut(u64) -> u64, conns: &[ConnId]| {
-                conns.get(usize::try_from(below(8)).expect("small")).copied()
-            };
-            match below(8) {
-                0 if conns.len() < 8 => {
-                    let conn = host.accept(u8::try_from(seed).expect("small"));
-                    host.receive(conn, &handshake());
-                    conns.push(conn);
-                }
-                1 | 2 => {
-                    if let Some(conn) = any(&mut below, &conns) {
-                        host.receive(conn, &exists(usize::try_from(below(200)).expect("small")));
-                    }
-                }
-                3 => {
-                    if let Some(conn) = any(&mut below, &conns) {
-                        host.receive(conn, &frames([create(&format!("/{step}"))]));
-                    }
-                }
-                4 => {
-                    if let Some(conn) = any(&mut below, &conns) {
-                        let some =
-                            (below(2) == 0).then(|| usize::try_from(below(3_000)).expect("small"));
-                        host.take(conn, some);
-                    }
-                }
-                5 if below(4) == 0 => {
-                    if let Some(conn) = any(&mut below, &conns) {
-                        host.driver.clients.receive_end(conn);
-                    }
-                }
-                _ => host.turns(1),
-            }
-            conns.retain(|conn| match host.interest(*conn) {
-                Interest::Close | Interest::Shutdown => {
-                    host.driver.clients.forget(*conn);
-                    false
-                }
-                Interest::Read | Interest::Wait => true,
-            });
-            if let Some(bound) = host.driver.clients.common.limits.throttle_max_requests {
-                assert!(host.driver.clients.unanswered() <= bound);
-            }
-        }
-        // Once clients take all output, every request is answered and every connection can end.
+        let conns = random_clients(&mut host, seed, below);
+        // Those that take everything are answered, and all of them then end.
         for conn in conns.clone() {
             host.take(conn, None);
         }

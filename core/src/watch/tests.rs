@@ -307,38 +307,40 @@ fn check(watches: &Watches, model: &Model) {
     assert_eq!(watches.data_summary(), summary);
 }
 
+/// Paths with common beginnings; the last two never have events.
+const PATHS: [&str; 13] = [
+    "/",
+    "/a",
+    "/a/b",
+    "/a/b/c",
+    "/ab",
+    "/a/bc",
+    "/z",
+    "/z/z/z",
+    "/a/b/cdefgh",
+    "/a/b/cdefgh/ijklmnopqrs",
+    "/a/b/cdefgh/ijklmnopqrs/t",
+    "no path",
+    "",
+];
+const KINDS: [Kind; 4] = [Kind::Data, Kind::Child, Kind::Persistent, Kind::Recursive];
+const EVENTS: [EventType; 4] = [
+    EventType::NodeCreated,
+    EventType::NodeDeleted,
+    EventType::NodeDataChanged,
+    EventType::NodeChildrenChanged,
+];
+const TYPES: [WatcherType; 5] = [
+    WatcherType::Data,
+    WatcherType::Children,
+    WatcherType::Any,
+    WatcherType::Persistent,
+    WatcherType::PersistentRecursive,
+];
+
 /// WATCH-01 to WATCH-11, WATCH-26 to WATCH-28.
 #[test]
 fn random_operations_match_a_model_of_zookeepers_tables() {
-    let paths = [
-        "/",
-        "/a",
-        "/a/b",
-        "/a/b/c",
-        "/ab",
-        "/a/bc",
-        "/z",
-        "/z/z/z",
-        "/a/b/cdefgh",
-        "/a/b/cdefgh/ijklmnopqrs",
-        "/a/b/cdefgh/ijklmnopqrs/t",
-        "no path",
-        "",
-    ];
-    let kinds = [Kind::Data, Kind::Child, Kind::Persistent, Kind::Recursive];
-    let events = [
-        EventType::NodeCreated,
-        EventType::NodeDeleted,
-        EventType::NodeDataChanged,
-        EventType::NodeChildrenChanged,
-    ];
-    let types = [
-        WatcherType::Data,
-        WatcherType::Children,
-        WatcherType::Any,
-        WatcherType::Persistent,
-        WatcherType::PersistentRecursive,
-    ];
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let mut watches = Watches::new(KeyedHash::new(&mut rng));
@@ -348,7 +350,7 @@ fn random_operations_match_a_model_of_zookeepers_tables() {
         for _ in 0..600 {
             let mut pick =
                 |count: usize| usize::try_from(rng.below(u32::try_from(count).unwrap())).unwrap();
-            let (path, at) = (paths[pick(paths.len())], pick(conns.len()));
+            let (path, at) = (PATHS[pick(PATHS.len())], pick(conns.len()));
             let conn = conns[at];
             match pick(20) {
                 0 => {
@@ -359,18 +361,18 @@ fn random_operations_match_a_model_of_zookeepers_tables() {
                     next += 1;
                 }
                 1..=3 => {
-                    let which = types[pick(types.len())];
+                    let which = TYPES[pick(TYPES.len())];
                     let had = watches.contains(path, conn, which);
                     assert_eq!(watches.remove(path, conn, which), had);
                     assert_eq!(model.remove(path, conn, which), had);
                 }
                 4..=8 => {
-                    let (event, path) = (events[pick(4)], paths[pick(11)]);
+                    let (event, path) = (EVENTS[pick(4)], PATHS[pick(11)]);
                     let conns = Vec::from_iter(model.fire(event, path));
                     assert_eq!(watches.fire(event, path), conns, "{event:?} {path}");
                 }
                 _ => {
-                    let kind = kinds[pick(4)];
+                    let kind = KINDS[pick(4)];
                     watches.add(kind, path, conn);
                     model.add(kind, path, conn);
                 }

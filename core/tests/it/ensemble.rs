@@ -48,18 +48,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use zabkeeper_core::io::{ClientCommand, ClientEvent, Outbox, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage};
+use zabkeeper_core::io::{ClientCommand, Outbox, PeerCommand, PeerEvent};
+use zabkeeper_core::peer::{Notification, PeerMessage};
 use zabkeeper_core::store::DiskEvent;
 use zabkeeper_core::{
-    Config, ConnId, Epoch, Input, Instant, LinkId, Mode, Now, Server, ServerId, Voters, WallMs,
-    Zxid,
+    Config, ConnId, Epoch, Input, Instant, LinkId, Now, Server, ServerId, Voters, WallMs, Zxid,
 };
 
+mod commands;
 mod hostile;
+mod observe;
 mod storm;
 
-use crate::play::{Clients, Disk, assert_recordable, commands, identities};
+use crate::play::{Clients, Disk, assert_recordable, commands};
 
 /// The pause before an unreachable server is dialled again.
 const DIAL_PAUSE: Duration = Duration::from_millis(200);
@@ -167,116 +168,6 @@ impl Play {
         self.trace
     }
 
-    fn command(&mut self, words: &[&str]) {
-        match words {
-            ["ensemble", count] => {
-                self.members.clear();
-                self.forget();
-                self.assemble(count.parse().unwrap());
-            }
-            ["keep", server, name] => {
-                let disk = self.members[&id(server)].disk.clone();
-                self.kept.insert((*name).to_owned(), disk);
-            }
-            ["put", server, name] => {
-                let member = self.members.get_mut(&id(server)).unwrap();
-                assert!(member.server.is_none(), "kill it first");
-                member.disk = self.kept[*name].clone();
-                self.forget();
-            }
-            ["grow", count] => {
-                let before = std::mem::take(&mut self.members);
-                self.assemble(count.parse().unwrap());
-                for (id, Member { server, disk, next_link, .. }) in before {
-                    let member = self.members.get_mut(&id).expect("nobody leaves");
-                    (member.server, member.disk, member.next_link) = (server, disk, next_link);
-                }
-            }
-            ["config", settings @ ..] => settings.iter().for_each(|s| self.set(s)),
-            ["start"] => {
-                let before = self.trace.len();
-                self.command(&["boot"]);
-                self.settle();
-                self.trace.truncate(before);
-            }
-            ["boot", ids @ ..] => {
-                for id in self.named(ids) {
-                    self.boot(id);
-                }
-            }
-            ["kill", ids @ ..] => self.named(ids).into_iter().for_each(|id| self.kill(id)),
-            ["vanish", server] => {
-                self.kill(id(server));
-                self.events.retain(|event| event.from != id(server));
-            }
-            ["wipe", server] => {
-                let member = self.members.get_mut(&id(server)).unwrap();
-                assert!(member.server.is_none(), "kill it first");
-                member.disk = Disk::default();
-            }
-            ["settle"] => self.settle(),
-            ["wait", ms] => self.wait(ms.parse().unwrap()),
-            ["pause", server] => {
-                self.paused.insert(id(server));
-            }
-            ["resume", server] => {
-                self.paused.remove(&id(server));
-            }
-            ["hold", "disk", server] => {
-                self.held_disks.insert(id(server));
-            }
-            ["release", "disk", server] => {
-                self.held_disks.remove(&id(server));
-            }
-            ["hold", way] => self.held.extend(self.ways(way)),
-            ["release", way] => self.ways(way).iter().for_each(|way| {
-                self.held.remove(way);
-            }),
-            ["deliver", way, count @ ..] => self.deliver(way, count),
-            ["disk", server] => {
-                let all = self.members[&id(server)].disk.queue.len();
-                self.finish(id(server), all);
-            }
-            ["disk", server, "log"] => {
-                let member = self.members.get_mut(&id(server)).unwrap();
-                let count = member.disk.let_log_overtake();
-                self.finish(id(server), count);
-            }
-            ["disk", server, room @ ("full" | "roomy")] => {
-                self.members.get_mut(&id(server)).unwrap().disk.full = *room == "full";
-            }
-            ["forge", server] => {
-                let member = self.members.get_mut(&id(server)).unwrap();
-                assert!(member.server.is_none(), "kill it first");
-                member.disk.forge();
-                self.forged = true;
-            }
-            ["rot", server] => self.members.get_mut(&id(server)).unwrap().disk.rot(),
-            ["disk", server, count] => self.finish(id(server), count.parse().unwrap()),
-            ["lose", way] => {
-                let ways = self.ways(way);
-                assert!(ways.iter().all(|(from, _)| !self.runs(*from)), "{way}: not dead");
-                self.events.retain(|event| {
-                    let sent = matches!(event.what, What::Message(..) | What::Election(_));
-                    !sent || !ways.contains(&(event.from, event.to))
-                });
-            }
-            ["cut", pair] => self.break_links(pair),
-            ["mend", pair] => {
-                let (a, b) = pair.split_once('-').unwrap();
-                self.cut.retain(|cut| *cut != (id(a), id(b)) && *cut != (id(b), id(a)));
-            }
-            ["show", "pings"] => self.show_pings = true,
-            ["status"] => self.status(),
-            ["digest"] => self.digest(),
-            [server, conn, rest @ ..] => {
-                let conn = ConnId(conn.strip_prefix('c').unwrap().parse().unwrap());
-                self.client(id(server.strip_prefix('s').unwrap()), conn, rest);
-            }
-            words => panic!("what is {words:?}?"),
-        }
-    }
-
     /// Servers may reach known zxids with other trees, and known epochs with other leaders, from
     /// now on.
     fn forget(&mut self) {
@@ -297,46 +188,6 @@ impl Play {
             };
             self.members.insert(id, member);
         }
-    }
-
-    fn set(&mut self, setting: &str) {
-        let (key, value) = setting.split_once('=').unwrap();
-        let n: u32 = value.parse().unwrap();
-        for member in self.members.values_mut() {
-            let (limits, tree) = (&mut member.config.limits, &mut member.config.tree);
-            match key {
-                "recent_bytes" => limits.recent_bytes = n.into(),
-                "bulk_bytes" => limits.bulk_bytes = n,
-                "snapshot_txns" => limits.snapshot_txns = n,
-                "snapshot_slice_bytes" => limits.snapshot_slice_bytes = n,
-                "kept" => limits.snapshots_kept = n,
-                "compare" => limits.compare_txns = n,
-                "step_units" => limits.step_units = n.into(),
-                "epoch_txns" => limits.epoch_txns = n,
-                "check_ms" => tree.container_check_ms = n.into(),
-                "per_minute" => tree.container_max_per_minute = n,
-                "local" => member.config.sessions.local = n == 1,
-                "upgrade" => member.config.sessions.upgrade = n == 1,
-                "hold_ms" => limits.hold = Duration::from_millis(n.into()),
-                other => panic!("no setting {other}"),
-            }
-        }
-    }
-
-    /// The servers with these numbers; all where there are none.
-    fn named(&self, ids: &[&str]) -> Vec<ServerId> {
-        if ids.is_empty() {
-            self.members.keys().copied().collect()
-        } else {
-            ids.iter().map(|n| id(n)).collect()
-        }
-    }
-
-    fn ways(&self, way: &str) -> Vec<(ServerId, ServerId)> {
-        let (from, to) = way.split_once("->").unwrap();
-        let all = |name: &str| if name == "*" { self.named(&[]) } else { vec![id(name)] };
-        let pairs = all(from).into_iter().flat_map(|a| all(to).into_iter().map(move |b| (a, b)));
-        pairs.filter(|(a, b)| a != b).collect()
     }
 
     fn boot(&mut self, id: ServerId) {
@@ -563,27 +414,6 @@ impl Play {
         self.check(id, before);
     }
 
-    /// Servers that have applied the same zxid must have the same tree, and each epoch one serving
-    /// leader.
-    fn check(&mut self, id: ServerId, before: Zxid) {
-        let server = self.server(id).expect("it has just acted");
-        let status = server.status();
-        if status.applied != before && !self.forged {
-            let digest = server.digest();
-            let known = *self.trees.entry(status.applied).or_insert(digest);
-            assert_eq!(
-                known, digest,
-                "s{id} has another tree at {}\n{}",
-                status.applied, self.trace
-            );
-        }
-        if status.mode == Mode::Leader && status.serving {
-            let epoch = status.current_epoch;
-            let leader = *self.leaders.entry(epoch).or_insert(id);
-            assert_eq!(leader, id, "two leaders of epoch {epoch}\n{}", self.trace);
-        }
-    }
-
     /// Puts the outputs of a step under way.
     fn take(&mut self, from: ServerId, out: Outbox) {
         let now = self.now.mono;
@@ -631,131 +461,6 @@ impl Play {
             let side = wire.ends.iter().position(|e| e.server == from && e.link == link && e.up)?;
             Some((index, wire.ends[1 - side].server))
         })
-    }
-
-    fn client(&mut self, id: ServerId, conn: ConnId, words: &[&str]) {
-        let event = match words {
-            ["open", options @ ..] => {
-                let ids = identities(options);
-                ClientEvent::Opened(self.clients.connect_request(options), ids)
-            }
-            ["gone"] => ClientEvent::Closed,
-            ["heard"] => ClientEvent::Heard,
-            words => ClientEvent::Request(self.clients.request(conn, words)),
-        };
-        self.step(id, Input::Client(conn, event));
-    }
-
-    fn say(&mut self, line: String) {
-        if self.traced_at != self.now.mono {
-            self.traced_at = self.now.mono;
-            writeln!(self.trace, "[{} ms]", self.now.mono.0 / 1_000_000).unwrap();
-        }
-        writeln!(self.trace, "{line}").unwrap();
-    }
-
-    fn print(&mut self, id: ServerId, out: &Outbox) {
-        let disk: Vec<String> =
-            out.disk.iter().map(|c| self.named_link(id, c.to_string())).collect();
-        if !disk.is_empty() {
-            self.say(format!("s{id} disk: {}", disk.join("; ")));
-        }
-        for (conn, command) in &out.clients {
-            self.say(format!("s{id} {conn}: {command}"));
-        }
-        let mut lines: Vec<(String, Vec<String>)> = Vec::new();
-        let mut add = |verb: String, to: ServerId| match lines.iter_mut().find(|(v, _)| *v == verb)
-        {
-            Some((_, all)) => all.push(to.to_string()),
-            None => lines.push((verb, vec![to.to_string()])),
-        };
-        for (to, said) in &out.election {
-            add(format!("tells|{said}"), *to);
-        }
-        for command in &out.peers {
-            match command {
-                PeerCommand::Dial(to) => add("dials|".into(), *to),
-                PeerCommand::Close(link, _) => {
-                    if let Some((_, to)) = self.wire(id, *link) {
-                        add("closes its link with|".into(), to);
-                    }
-                }
-                PeerCommand::Send(
-                    _,
-                    PeerMessage::Leader(FromLeader::Ping { .. })
-                    | PeerMessage::Learner(FromLearner::Pong { .. }),
-                ) if !self.show_pings => {}
-                PeerCommand::Send(link, message) => {
-                    if let Some((_, to)) = self.wire(id, *link) {
-                        add(format!("->|{message}"), to);
-                    }
-                }
-            }
-        }
-        for (what, to) in lines {
-            let (verb, message) = what.split_once('|').unwrap();
-            let colon = if message.is_empty() { "" } else { ": " };
-            self.say(format!("s{id} {verb} {}{colon}{message}", to.join(" ")));
-        }
-    }
-
-    /// Replaces the link's id by the server at its other end.
-    fn named_link(&self, id: ServerId, line: String) -> String {
-        let Some((rest, link)) = line.rsplit_once(" for l") else {
-            return line;
-        };
-        let (link, why) = link.split_once(':').unwrap_or((link, ""));
-        let why = if why.is_empty() { String::new() } else { format!(":{why}") };
-        match self.wire(id, LinkId(link.parse().unwrap())) {
-            Some((_, to)) => format!("{rest} for s{to}{why}"),
-            None => format!("{rest} for nobody{why}"),
-        }
-    }
-
-    fn status(&mut self) {
-        for id in self.named(&[]) {
-            let Some(s) = self.server(id).map(Server::status) else {
-                self.say(format!("s{id} is dead"));
-                continue;
-            };
-            self.say(format!(
-                "s{id} {:?}{} epochs={}/{} applied={} committed={} durable={} appended={} nodes={} \
-                 sessions={}{}{}",
-                s.mode,
-                if s.serving { " serving" } else { "" },
-                s.accepted_epoch,
-                s.current_epoch,
-                s.applied,
-                s.committed,
-                s.durable,
-                s.appended,
-                s.nodes,
-                s.sessions,
-                if s.local_sessions == 0 {
-                    String::new()
-                } else {
-                    format!(" local={}", s.local_sessions)
-                },
-                s.halted.map(|why| format!(" halted: {why}")).unwrap_or_default()
-            ));
-        }
-    }
-
-    fn digests(&self) -> BTreeMap<Zxid, Vec<(ServerId, u64)>> {
-        let mut digests: BTreeMap<Zxid, Vec<_>> = BTreeMap::new();
-        for (id, member) in &self.members {
-            if let Some(server) = &member.server {
-                digests.entry(server.status().applied).or_default().push((*id, server.digest()));
-            }
-        }
-        digests
-    }
-
-    fn digest(&mut self) {
-        for (zxid, digests) in self.digests() {
-            let names: Vec<String> = digests.iter().map(|(id, _)| format!("s{id}")).collect();
-            self.say(format!("equal at {zxid}: {}", names.join(" ")));
-        }
     }
 }
 

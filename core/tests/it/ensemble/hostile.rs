@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use zabkeeper_core::peer::SessionKind;
+use zabkeeper_core::peer::{FromLeader, FromLearner, SessionKind};
 use zabkeeper_core::store::Entry;
 use zabkeeper_core::txn::{Lifetime, Origin, Txn, TxnOp};
 use zabkeeper_core::wire::{Acl, Id, Perms, Request};
-use zabkeeper_core::{ErrorCode, Halted, HistoryInfo, HistoryStatus, SessionId};
+use zabkeeper_core::{ErrorCode, Halted, HistoryInfo, HistoryStatus, Mode, SessionId};
 
 use super::*;
 
