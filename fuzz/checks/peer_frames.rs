@@ -5,6 +5,7 @@
 //! ideal; its links use the real greetings and frames.
 
 mod peer_disk;
+mod peer_message;
 #[allow(clippy::duplicate_mod, reason = "targets are built apart, and tests replay several")]
 mod request;
 #[allow(clippy::duplicate_mod, reason = "targets are built apart, and tests replay several")]
@@ -13,21 +14,19 @@ mod source;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use peer_disk::Disk;
+use peer_message::Around;
 use source::Source;
 use zabkeeper_core::io::{Outbox, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::frame::{self, Bounds, Reader, Writer};
 use zabkeeper_core::peer::greeting::{Accepting, Channel, Dialling, Greeting, Local};
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::peer::{
-    FromLeader, FromLearner, Notification, PeerMessage, ServerState, SessionKind, Vote,
-};
-use zabkeeper_core::store::{DiskCommand, DurableState, Entry, Lane};
-use zabkeeper_core::txn::{Origin, Txn, TxnOp};
+use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, ServerState, Vote};
+use zabkeeper_core::store::{DiskCommand, DurableState, Lane};
 use zabkeeper_core::{
-    Config, ConnId, Epoch, ErrorCode, Halted, HistoryInfo, HistoryStatus, Identity, Input, Instant,
-    LinkId, Mode, Now, Seed, Server, ServerId, SessionId, Status, Voters, WallMs, Zxid,
+    Config, Epoch, Halted, HistoryInfo, HistoryStatus, Input, Instant, LinkId, Mode, Now, Seed,
+    Server, ServerId, Status, Voters, WallMs, Zxid,
 };
 
 const HERE: ServerId = ServerId(2);
@@ -157,11 +156,12 @@ impl Live {
                 self.read(slot, &[&length.to_le_bytes()[..], &sum, content].concat());
             }
             8..=14 => {
-                let message = self.message(source);
+                let status = self.status().expect("it runs");
+                let message = Around { status, now: self.now }.message(source);
                 self.send(slot, &message);
             }
             15 | 16 => {
-                let notification = self.notification(source);
+                let notification = peer_message::notification(self.sent, source);
                 let from = ServerId(u64::from(source.below(4)));
                 self.step(Input::Election(from, notification));
             }
@@ -263,154 +263,6 @@ impl Live {
 
     fn status(&self) -> Option<Status> {
         self.server.as_ref().map(Server::status)
-    }
-
-    fn message(&self, source: &mut Source<'_>) -> PeerMessage {
-        let status = self.status().expect("it runs");
-        let near = |source: &mut Source<'_>, of: u64| match source.below(8) {
-            0 => 0,
-            1 => u64::MAX,
-            2 => of.wrapping_sub(1),
-            3 => of.wrapping_add(1),
-            4 => u64::from(u32::MAX >> 1),
-            _ => of,
-        };
-        let epoch = |source: &mut Source<'_>| {
-            let epoch = near(source, u64::from(status.accepted_epoch.0));
-            Epoch(u32::try_from(epoch).unwrap_or(u32::MAX))
-        };
-        let zxid = |source: &mut Source<'_>| Zxid(near(source, status.appended.0));
-        let session = |source: &mut Source<'_>| match source.below(4) {
-            0 => SessionId(source.long()),
-            1 => SessionId(0),
-            n => SessionId(i64::from(n) << 56 | i64::from(source.byte())),
-        };
-        let origin = |source: &mut Source<'_>| Origin {
-            server: ServerId(u64::from(source.below(4))),
-            conn: ConnId(u64::from(source.byte())),
-            request: u64::from(source.byte()),
-        };
-        let timeout_ms = 4_000 + u32::from(source.byte());
-        match source.below(22) {
-            19 => PeerMessage::Learner(FromLearner::Loading { done: 1, all: 0 }),
-            18 => PeerMessage::Leader(FromLeader::Differs { zxid: zxid(source) }),
-            0 => PeerMessage::Learner(FromLearner::FollowerInfo {
-                accepted: epoch(source),
-                history: history(source),
-                ensemble: ensemble(source),
-            }),
-            1 => PeerMessage::Leader(FromLeader::LeaderInfo {
-                epoch: epoch(source),
-                empty: source.byte() & 1 == 0,
-                ensemble: ensemble(source),
-                blank: source.byte() & 1 == 0,
-            }),
-            2 => PeerMessage::Learner(FromLearner::AckEpoch {
-                fresh: source.byte() & 1 == 0,
-                current: epoch(source),
-                last: zxid(source),
-                nonce: u64::from(source.below(3)),
-            }),
-            3 => PeerMessage::Leader(FromLeader::Trunc { to: zxid(source) }),
-            4 => PeerMessage::Leader(FromLeader::Snap {
-                zxid: zxid(source),
-                index: u32::from(source.below(3)),
-                last: source.byte() & 1 == 0,
-                bytes: Bytes::copy_from_slice(source.bytes()),
-            }),
-            5 => PeerMessage::Learner(FromLearner::SyncAt {
-                last: zxid(source),
-                nonce: u64::from(source.below(3)),
-            }),
-            6 => {
-                let bytes = Bytes::copy_from_slice(source.bytes());
-                PeerMessage::Leader(FromLeader::Proposal(Entry { zxid: zxid(source), bytes }))
-            }
-            7 => {
-                let next = status.appended.next().unwrap_or(Zxid::ZERO);
-                let op = match source.below(3) {
-                    0 => TxnOp::CloseSession,
-                    1 => TxnOp::CreateSession { timeout_ms },
-                    _ => TxnOp::Error { code: ErrorCode::NoNode },
-                };
-                let session = session(source);
-                let txn = Txn { zxid: next, session, time: WallMs(0), origin: None, op };
-                PeerMessage::Leader(FromLeader::Proposal(txn.encode()))
-            }
-            8 => PeerMessage::Leader(FromLeader::NewLeader {
-                epoch: epoch(source),
-                voters: [ServerId(source.byte().into())].into(),
-                established: [ServerId(source.byte().into())].into(),
-                identity: Identity {
-                    id: ensemble(source),
-                    ..Seed::from(1).identity(epoch(source))
-                },
-                nonces: vec![Seed::from(1).epoch_nonce(epoch(source)); source.byte().into()],
-            }),
-            9 => PeerMessage::Learner(FromLearner::AckNewLeader { epoch: epoch(source) }),
-            10 => PeerMessage::Leader(FromLeader::UpToDate { committed: zxid(source) }),
-            11 => PeerMessage::Learner(FromLearner::Ack { zxid: zxid(source) }),
-            12 => PeerMessage::Leader(FromLeader::Commit { zxid: zxid(source) }),
-            13 => {
-                PeerMessage::Leader(FromLeader::Ping { round: 1, sent: self.now, echo: Instant(0) })
-            }
-            14 => PeerMessage::Learner(FromLearner::Pong {
-                round: u64::from(source.byte()),
-                sent: Instant(near(source, self.now.0)),
-                echo: Instant(near(source, self.now.0)),
-                touched: vec![(session(source), timeout_ms)],
-                digests: vec![(zxid(source), source.byte().into())],
-            }),
-            15 => PeerMessage::Learner(FromLearner::CreateSession {
-                timeout_ms,
-                origin: origin(source),
-            }),
-            16 => PeerMessage::Learner(FromLearner::Revalidate {
-                conn: ConnId(7),
-                session: session(source),
-                timeout_ms,
-            }),
-            17 => PeerMessage::Learner(FromLearner::Sync {
-                conn: ConnId(7),
-                request: u64::from(source.byte()),
-            }),
-            _ => {
-                let session_kind = match source.below(3) {
-                    0 => SessionKind::Global,
-                    1 => SessionKind::Local,
-                    _ => SessionKind::Upgrading { timeout_ms },
-                };
-                let (session, origin) = (session(source), origin(source));
-                let request = request::request(source, false);
-                PeerMessage::Learner(FromLearner::Request {
-                    session,
-                    origin,
-                    ids: [].into(),
-                    request,
-                    session_kind,
-                })
-            }
-        }
-    }
-
-    fn notification(&self, source: &mut Source<'_>) -> Notification {
-        let vote = Vote {
-            epoch: Epoch(u32::from(source.byte())),
-            zxid: Zxid(u64::from(source.byte()) << 32),
-            candidate: ServerId(u64::from(source.below(4))),
-        };
-        let sent = self.sent;
-        let vote = if source.byte() & 1 == 0 { vote } else { sent.map_or(vote, |sent| sent.vote) };
-        let server_state = *[ServerState::Looking, ServerState::Following, ServerState::Leading]
-            .get(usize::from(source.below(3)))
-            .expect("one of them");
-        let round = match source.below(4) {
-            0 => u64::MAX,
-            1 => 0,
-            n => sent.map_or(0, |sent| sent.round).saturating_add(u64::from(n) - 2),
-        };
-        let (history, ensemble) = (history(source), ensemble(source));
-        Notification { server_state, round, vote, history, ensemble }
     }
 
     /// A peer connects and greets in the name of a server.
@@ -644,27 +496,6 @@ impl Link {
             self.reader.set_bounds(Bounds::learner(LEARNER_BYTES));
         }
         self.taken = true;
-    }
-}
-
-fn ensemble(source: &mut Source<'_>) -> u64 {
-    u64::from(source.below(3))
-}
-
-fn history_status(source: &mut Source<'_>) -> HistoryStatus {
-    match source.below(4) {
-        0 => HistoryStatus::Uninitialized,
-        1 => HistoryStatus::Lost,
-        _ => HistoryStatus::Complete,
-    }
-}
-
-fn history(source: &mut Source<'_>) -> HistoryInfo {
-    let newcomers = source.byte().into();
-    HistoryInfo {
-        history_status: history_status(source),
-        epoch: Epoch(source.byte().into()),
-        newcomers,
     }
 }
 

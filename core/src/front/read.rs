@@ -52,30 +52,9 @@ pub(crate) fn answer(
     let ReadContext { conn, who, .. } = *context;
     match request {
         Request::Exists { path, watch } => exists(tree, watches, context, &path, watch),
-        Request::GetData { path, watch } => {
-            let (id, stat) = readable(tree, context, &path)?;
-            if watch {
-                watches.add(Kind::Data, &path, conn);
-            }
-            let data = match context.members_at(&path) {
-                None => tree.node(id).data.clone(),
-                Some(members) => Some(Bytes::copy_from_slice(members.text.as_bytes())),
-            };
-            Ok(ReplyBody::Data(data, stat))
-        }
+        Request::GetData { path, watch } => get_data(tree, watches, context, &path, watch),
         Request::GetChildren { path, watch, with_stat } => {
-            let (id, stat) = readable(tree, context, &path)?;
-            // A refused request sets no watch.
-            fit(tree.names_size(id, context.room), context.room)?;
-            if watch {
-                watches.add(Kind::Child, &path, conn);
-            }
-            let children = tree.children(id);
-            Ok(if with_stat {
-                ReplyBody::ChildrenStat(children, stat)
-            } else {
-                ReplyBody::Children(children)
-            })
+            get_children(tree, watches, context, &path, (watch, with_stat))
         }
         // The leader's confirmation of the sync has arrived: the tree has every write that was
         // committed before the sync (CONS-05).
@@ -99,27 +78,7 @@ pub(crate) fn answer(
             Ok(ReplyBody::Number(tree.descendants(id) + i32::from(path.is_empty())))
         }
         Request::WhoAmI => Ok(ReplyBody::Identities(who.shown())),
-        Request::MultiRead(requests) => {
-            let mut results = Vec::with_capacity(requests.len());
-            let mut size = 0;
-            for request in requests {
-                if let Request::NoPath { .. } = request {
-                    return Ok(ReplyBody::BrokenMulti(results));
-                }
-                let result = answer(tree, watches, context, request);
-                if result == Err(ErrorCode::Marshalling) {
-                    // A part that is too large alone makes the whole too large. Continuing could
-                    // scan such a node thousands of times.
-                    return Err(ErrorCode::Marshalling);
-                }
-                let result = multi_part(result);
-                // A few bytes can request a node of a megabyte thousands of times.
-                size += part_size(&result);
-                fit(size, context.room)?;
-                results.push(result);
-            }
-            Ok(ReplyBody::Multi(results))
-        }
+        Request::MultiRead(requests) => multi_read(tree, watches, context, requests),
         Request::AddWatch { path, mode } => {
             // OP-106: set even if the node does not exist or may not be read.
             watches.add(Kind::from(mode), &path, conn);
@@ -146,6 +105,72 @@ pub(crate) fn answer(
         | Request::Reconfig
         | Request::Unknown { .. } => unreachable!("{request} is no read"),
     }
+}
+
+fn get_data(
+    tree: &Tree,
+    watches: &mut Watches,
+    context: &ReadContext<'_>,
+    path: &str,
+    watch: bool,
+) -> Result<ReplyBody, ErrorCode> {
+    let (id, stat) = readable(tree, context, path)?;
+    if watch {
+        watches.add(Kind::Data, path, context.conn);
+    }
+    let data = match context.members_at(path) {
+        None => tree.node(id).data.clone(),
+        Some(members) => Some(Bytes::copy_from_slice(members.text.as_bytes())),
+    };
+    Ok(ReplyBody::Data(data, stat))
+}
+
+fn get_children(
+    tree: &Tree,
+    watches: &mut Watches,
+    context: &ReadContext<'_>,
+    path: &str,
+    (watch, with_stat): (bool, bool),
+) -> Result<ReplyBody, ErrorCode> {
+    let (id, stat) = readable(tree, context, path)?;
+    // A refused request sets no watch.
+    fit(tree.names_size(id, context.room), context.room)?;
+    if watch {
+        watches.add(Kind::Child, path, context.conn);
+    }
+    let children = tree.children(id);
+    Ok(if with_stat {
+        ReplyBody::ChildrenStat(children, stat)
+    } else {
+        ReplyBody::Children(children)
+    })
+}
+
+fn multi_read(
+    tree: &Tree,
+    watches: &mut Watches,
+    context: &ReadContext<'_>,
+    requests: Vec<Request>,
+) -> Result<ReplyBody, ErrorCode> {
+    let mut results = Vec::with_capacity(requests.len());
+    let mut size = 0;
+    for request in requests {
+        if let Request::NoPath { .. } = request {
+            return Ok(ReplyBody::BrokenMulti(results));
+        }
+        let result = answer(tree, watches, context, request);
+        if result == Err(ErrorCode::Marshalling) {
+            // A part that is too large alone makes the whole too large. Continuing could scan such
+            // a node thousands of times.
+            return Err(ErrorCode::Marshalling);
+        }
+        let result = multi_part(result);
+        // A few bytes can request a node of a megabyte thousands of times.
+        size += part_size(&result);
+        fit(size, context.room)?;
+        results.push(result);
+    }
+    Ok(ReplyBody::Multi(results))
 }
 
 /// Sets the watches of an earlier connection again, and returns events for the changes since

@@ -2,13 +2,15 @@
 //!
 //! Owns the dispatch of events, and connection attempts. Must not order events: the queue does.
 
-use zabkeeper_core::{ConnId, ServerId};
+use zabkeeper_core::peer::Notification;
+use zabkeeper_core::{ConnId, Instant, ServerId};
 
 use super::World;
 use crate::check::observe::ClientId;
 use crate::clients::client::Client;
 use crate::engine::decisions::{Act, Due, Step};
 use crate::faults::heal::Fate;
+use crate::machine::node::Node;
 use crate::network::stream::{Arrival, Delivery, End, Party};
 use crate::record::trace::Kind;
 use crate::world::shared::{Event, Shared};
@@ -52,32 +54,25 @@ impl World {
     }
 
     pub(super) fn happen(&mut self, event: Event) {
-        let shared = &mut self.shared;
         match event {
             Event::Arrival(arrival) => self.arrive(arrival),
             Event::Wake { server, incarnation } => {
-                let (node, shared) = self.node(server);
-                node.wake(incarnation, shared);
+                self.on_server(server, |node, shared| node.wake(incarnation, shared));
             }
             Event::Deadline { server, incarnation } => {
-                let (node, shared) = self.node(server);
-                node.deadline(incarnation, shared);
+                self.on_server(server, |node, shared| node.deadline(incarnation, shared));
             }
             Event::LaneDone { server, incarnation, lane } => {
-                let (node, shared) = self.node(server);
-                node.lane_done(incarnation, lane, shared);
+                self.on_server(server, |node, shared| node.lane_done(incarnation, lane, shared));
             }
             Event::Quiet { server, incarnation } => {
-                let (node, shared) = self.node(server);
-                node.log_is_quiet(incarnation, shared);
+                self.on_server(server, |node, shared| node.log_is_quiet(incarnation, shared));
             }
             Event::Look { server, incarnation } => {
-                let (node, shared) = self.node(server);
-                node.look(incarnation, shared);
+                self.on_server(server, |node, shared| node.look(incarnation, shared));
             }
             Event::Recovered { server, incarnation } => {
-                let (node, shared) = self.node(server);
-                node.recovered(incarnation, shared);
+                self.on_server(server, |node, shared| node.recovered(incarnation, shared));
             }
             Event::Start { server } => self.start(server),
             Event::Grow => self.grow(),
@@ -88,8 +83,8 @@ impl World {
             Event::Relief { server } => self.relieve(server),
             Event::Dial { client, incarnation, link, server } => {
                 let (conn, after) = self.dial(client, server);
-                let answer = Event::Dialled { client, incarnation, link, conn, server };
-                self.shared.after(after, answer);
+                self.shared
+                    .after(after, Event::Dialled { client, incarnation, link, conn, server });
             }
             Event::Dialled { client, incarnation, link, conn, server } => {
                 if let Some((state, shared)) = self.awake(client, event) {
@@ -102,32 +97,42 @@ impl World {
             Event::PeerDialled { from, incarnation, conn, to, stands } => {
                 self.peer_dialled(from, incarnation, conn, (to, stands))
             }
-            Event::Notified { from, to, what, sent } => {
-                if shared.reach.cut_until(shared.now, from, to).is_none() {
-                    let (node, shared) = self.node(to);
-                    node.notified((from, what, sent), shared);
-                }
-            }
+            Event::Notified { from, to, what, sent } => self.notified(from, to, (what, sent)),
             Event::ClientDeadline { client, incarnation } => {
                 if let Some((state, shared)) = self.awake(client, event) {
                     state.deadline(incarnation, shared);
                 }
             }
             Event::Probe { client, incarnation } => {
-                if let Some(state) = self.clients.get_mut(&client) {
-                    state.probe(incarnation, shared);
-                }
+                self.on_client(client, |state, shared| state.probe(incarnation, shared));
             }
             Event::SessionStart { client, incarnation } => {
-                if let Some(state) = self.clients.get_mut(&client) {
-                    state.start_session(incarnation, shared);
-                }
+                self.on_client(client, |state, shared| state.start_session(incarnation, shared));
             }
             Event::BadPeerCloses { conn } => self.end_bad_peer(conn),
             Event::ByzantinePeerSends { conn } => self.byzantine_peer_turn(conn),
             Event::BadClient { conn, server } => self.bad_client_turn(conn, server),
             Event::Parts { partition } => self.part_as_planned(partition),
             Event::Breaks { conn, how } => self.break_as_planned(conn, how),
+        }
+    }
+
+    fn on_server(&mut self, server: ServerId, act: impl FnOnce(&mut Node, &mut Shared)) {
+        let (node, shared) = self.node(server);
+        act(node, shared);
+    }
+
+    /// A bad client is no client of this kind, and ignores the event.
+    fn on_client(&mut self, client: ClientId, act: impl FnOnce(&mut Client, &mut Shared)) {
+        if let Some(state) = self.clients.get_mut(&client) {
+            act(state, &mut self.shared);
+        }
+    }
+
+    /// A notification arrives, unless a partition separates the servers.
+    fn notified(&mut self, from: ServerId, to: ServerId, (what, sent): (Notification, Instant)) {
+        if self.shared.reach.cut_until(self.shared.now, from, to).is_none() {
+            self.on_server(to, |node, shared| node.notified((from, what, sent), shared));
         }
     }
 

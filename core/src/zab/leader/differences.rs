@@ -105,16 +105,27 @@ impl Leader {
     }
 }
 
+/// The end of a learner's log, if a leader unknown here has written it and it is not ahead.
+pub(super) fn other_epoch(message: &FromLearner, replica: &Replica) -> Option<(Zxid, u64)> {
+    let (FromLearner::AckEpoch { last, nonce, .. } | FromLearner::SyncAt { last, nonce }) =
+        *message
+    else {
+        return None;
+    };
+    let differs = ends_in_another_epoch(last, nonce, replica) && !is_ahead(message, replica);
+    differs.then_some((last, nonce))
+}
+
 /// Does a learner's history end in an epoch that has another nonce here? If an operator restores an
 /// older copy of a data directory, a second leader can begin an epoch with a number that is in use.
-pub(super) fn ends_in_another_epoch(last: Zxid, nonce: u64, replica: &Replica) -> bool {
+fn ends_in_another_epoch(last: Zxid, nonce: u64, replica: &Replica) -> bool {
     let ours = replica.nonce_at(last);
     let holds = replica.history().holds(last.epoch());
     holds && ours != 0 && nonce != 0 && ours != nonce
 }
 
 /// Is the learner ahead of this leader, which then must not judge its history?
-pub(super) fn is_ahead(message: &FromLearner, replica: &Replica) -> bool {
+fn is_ahead(message: &FromLearner, replica: &Replica) -> bool {
     if let FromLearner::AckEpoch { current, last, .. } = message {
         (*current, *last) > (replica.state().current_epoch, replica.log().appended())
     } else {

@@ -14,7 +14,7 @@ pub(super) mod sync_requests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::differences::{ends_in_another_epoch, is_ahead};
+use self::differences::other_epoch;
 use self::digests::Digests;
 use self::learner::{Learner, Stage};
 pub(crate) use self::sync_requests::SyncWaiter;
@@ -223,12 +223,8 @@ impl Leader {
             return LeaderEffect::None;
         };
         learner.on_message(cx.now.mono);
-        if let FromLearner::AckEpoch { last, nonce, .. } | FromLearner::SyncAt { last, nonce } =
-            message
-            && ends_in_another_epoch(last, nonce, replica)
-            && !is_ahead(&message, replica)
-        {
-            return self.on_another_epoch(link, (last, nonce), cx);
+        if let Some(end) = other_epoch(&message, replica) {
+            return self.on_another_epoch(link, end, cx);
         }
         // A learner that does not serve has no clients whose requests it could forward.
         let (server, serves) = (learner.server, learner.stage == Stage::Serving);
@@ -245,8 +241,7 @@ impl Leader {
                 if digests.len() <= DIGESTS =>
             {
                 learner.on_pong(sent, echo, cx.now.mono);
-                let compares = learner.is_synced();
-                let digests = if compares { &digests[..] } else { &[] };
+                let digests = if learner.is_synced() { &digests[..] } else { &[] };
                 let effect = self.compare(server, digests, replica, cx);
                 if matches!(effect, LeaderEffect::None) {
                     self.on_pong(link, round, &touched, cx)

@@ -276,8 +276,7 @@ impl Oracles {
     fn check(&mut self, what: &Observation<'_>) -> Verdict {
         match what {
             Observation::ConnOpened { client, conn, server } => {
-                self.opened(*client, *conn, *server);
-                Ok(())
+                self.opened(*client, *conn, *server)
             }
             Observation::ToServer { conn, frame } => self.to_server(*conn, frame),
             Observation::ToClient { conn, frame } => self.to_client(*conn, frame),
@@ -309,10 +308,7 @@ impl Oracles {
                 self.zab.wiped(*server);
                 Ok(())
             }
-            Observation::Forgotten { session } => {
-                self.forgotten(*session);
-                Ok(())
-            }
+            Observation::Forgotten { session } => self.forgotten(*session),
             Observation::Waits { server, conn, wait } => self.waits(*server, (*conn, *wait)),
             Observation::Grown { voters } => {
                 self.zab.grown(voters);
@@ -353,10 +349,11 @@ impl Oracles {
         }
     }
 
-    fn opened(&mut self, client: ClientId, conn: ConnId, server: ServerId) {
+    fn opened(&mut self, client: ClientId, conn: ConnId, server: ServerId) -> Verdict {
         let rules = self.model.rules();
         let local = self.locals.are_begun_by(server, &rules.local);
         self.conns.insert(conn, Box::new(Conn::new(client, server, local, rules)));
+        Ok(())
     }
 
     fn to_server(&mut self, conn: ConnId, frame: &Bytes) -> Verdict {
@@ -387,12 +384,13 @@ impl Oracles {
     }
 
     /// The client has lost what it knew of its session, besides id and password.
-    fn forgotten(&mut self, session: SessionId) {
+    fn forgotten(&mut self, session: SessionId) -> Verdict {
         if let Some(view) = self.sessions.get_mut(&session) {
             view.held = Held::default();
             view.believed.clear();
             (view.seen, view.acknowledged) = (Zxid::ZERO, Zxid::ZERO);
         }
+        Ok(())
     }
 
     /// A request of this connection has waited this long for its answer.

@@ -44,21 +44,13 @@ impl Options {
         let at_marks = allowed_at_marks(profile, &faults, pinned);
         let rules = draw_rules(seeds, wide, at_marks.as_ref(), pinned);
         let clients = pinned.clients.unwrap_or_else(|| draw_clients(seeds, profile));
-        let draw = || draw_servers(profile, &mut seeds.stream("config/servers", 0));
-        let servers = pinned.servers.unwrap_or_else(draw);
+        let servers = pinned.servers.unwrap_or_else(|| draw_servers(profile, seeds));
         let mut server = ServerOptions::draw_for(profile, seeds);
         let local = draw_local(profile, servers, &mut seeds.stream("config/local", 0));
-        if wide && !local.servers.is_empty() {
-            // A session is upgraded only once, so many upgrades need many sessions.
-            let many = seeds.stream("config/local", 1).chance(1, 2);
-            if many && faults.on().nth(1).is_some() {
-                faults.switch_on(Fault::ClientClose, (8, 1));
-            }
-        }
+        draw_upgrades(wide, &local, &mut faults, seeds);
         faults.select(&pinned.faults);
-        let config_change_one_in =
-            draw_config_changes(profile, &local, &mut seeds.stream("config/retold", 0));
-        let mut workload = draw_workload(profile, server.tick_ms.into(), seeds);
+        let config_change_one_in = draw_config_changes(profile, &local, seeds);
+        let mut workload = draw_workload(profile, server.tick_ms.into(), &local, seeds);
         let mut rng = seeds.stream("config/pace", 0);
         let disk = draw_disk(wide, &mut rng);
         let load = workload.writes_per_second(clients, servers) * SYNCS_PER_WRITE * disk.sync_mean;
@@ -69,15 +61,13 @@ impl Options {
             server.draw_snapshots(seeds, workload.calls_per_second);
         }
         let link = draw_link(wide, &faults, &mut rng);
-        let mut peers =
-            PeerOptions::draw(wide, link, &faults, &mut seeds.stream("config/peers", 0));
-        workload.ephemeral_parts = !local.servers.is_empty();
+        let mut peers = PeerOptions::draw(wide, link, &faults, seeds);
         if profile != Profile::Perf {
             workload.draw_contention(wide, seeds);
             rare::draw(seeds, servers, &mut server, &mut workload, &mut peers);
         }
         workload.mix.select(&pinned.ops);
-        let rest = draw_rest(profile, &mut seeds.stream("config/rest", 0));
+        let rest = draw_rest(profile, seeds);
         let gone_one_in = if rest.is_zero() || !faults.has(Fault::ClientDeath) { 0 } else { 2 };
         let mut options = Options {
             profile: Some(profile),
@@ -110,8 +100,8 @@ impl Options {
         };
         draw_growth(&mut options, !quiet, &mut seeds.stream("config/growth", 0));
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
-        let rng = &mut seeds.stream("config/buggify", 0);
-        pinned.buggify.apply(&mut options, (!quiet, carries), rng);
+        let mut rng = seeds.stream("config/buggify", 0);
+        pinned.buggify.apply(&mut options, (!quiet, carries), &mut rng);
         options
     }
 }
@@ -146,12 +136,38 @@ fn draw_clients(seeds: Seeds, profile: Profile) -> u32 {
     }
 }
 
-fn draw_workload(profile: Profile, tick_ms: u64, seeds: Seeds) -> WorkloadOptions {
-    if profile == Profile::Perf {
-        return WorkloadOptions::perf();
-    }
+fn draw_workload(
+    profile: Profile,
+    tick_ms: u64,
+    local: &LocalRules,
+    seeds: Seeds,
+) -> WorkloadOptions {
     let wide = profile == Profile::Swarm;
-    WorkloadOptions::draw(wide, tick_ms, &mut seeds.stream("config/workload", 0))
+    let drawn = match profile {
+        Profile::Perf => WorkloadOptions::perf(),
+        Profile::Default
+        | Profile::Swarm
+        | Profile::Calm
+        | Profile::Crashy
+        | Profile::Disk
+        | Profile::Net
+        | Profile::Session
+        | Profile::Lite => {
+            WorkloadOptions::draw(wide, tick_ms, &mut seeds.stream("config/workload", 0))
+        }
+    };
+    WorkloadOptions { ephemeral_parts: !local.servers.is_empty(), ..drawn }
+}
+
+/// A session is upgraded only once, so many upgrades need many sessions.
+fn draw_upgrades(wide: bool, local: &LocalRules, faults: &mut FaultPlan, seeds: Seeds) {
+    if !wide || local.servers.is_empty() {
+        return;
+    }
+    let many = seeds.stream("config/local", 1).chance(1, 2);
+    if many && faults.on().nth(1).is_some() {
+        faults.switch_on(Fault::ClientClose, (8, 1));
+    }
 }
 
 fn draw_disk(wide: bool, rng: &mut Rng) -> Pace {
@@ -198,14 +214,16 @@ fn draw_left_out(profile: Profile, quiet: bool, servers: u32, seeds: Seeds) -> L
 }
 
 /// Expiration of abandoned sessions and of container and TTL nodes is noticed only after a while.
-fn draw_rest(profile: Profile, rng: &mut Rng) -> Duration {
+fn draw_rest(profile: Profile, seeds: Seeds) -> Duration {
+    let mut rng = seeds.stream("config/rest", 0);
     let rests = profile != Profile::Perf && rng.chance(1, 4);
     Duration::from_secs(if rests { rng.range(40, 90) } else { 0 })
 }
 
 /// Most profiles use the usual ensemble size; the swarm uses all sizes up to seven, common ones
 /// more often.
-fn draw_servers(profile: Profile, rng: &mut Rng) -> u32 {
+fn draw_servers(profile: Profile, seeds: Seeds) -> u32 {
+    let mut rng = seeds.stream("config/servers", 0);
     match profile {
         Profile::Default | Profile::Calm | Profile::Perf | Profile::Net => SERVERS,
         Profile::Swarm => *rng.pick(&[1, 2, 3, 3, 3, 4, 5, 5, 5, 6, SERVERS_MAX]),
@@ -234,7 +252,8 @@ fn draw_local(profile: Profile, servers: u32, rng: &mut Rng) -> LocalRules {
 
 /// Settings change between starts in few runs, and there mostly often. Local sessions are such a
 /// setting, so runs with local sessions have more changes.
-fn draw_config_changes(profile: Profile, local: &LocalRules, rng: &mut Rng) -> u64 {
+fn draw_config_changes(profile: Profile, local: &LocalRules, seeds: Seeds) -> u64 {
+    let mut rng = seeds.stream("config/retold", 0);
     let parts = if local.servers.is_empty() { 1 } else { 2 };
     let often = match profile {
         Profile::Calm | Profile::Perf => return 0,
@@ -260,7 +279,8 @@ fn draw_growth(options: &mut Options, draws: bool, rng: &mut Rng) {
 
 impl PeerOptions {
     /// Notifications are lost, duplicated or delayed if [`Fault::NetVotes`] is on.
-    fn draw(wide: bool, client: LinkPace, faults: &FaultPlan, rng: &mut Rng) -> PeerOptions {
+    fn draw(wide: bool, client: LinkPace, faults: &FaultPlan, seeds: Seeds) -> PeerOptions {
+        let mut rng = seeds.stream("config/peers", 0);
         let link = LinkPace {
             min: rng.magnitude(10_000, 1_000_000),
             mean: rng.magnitude(20_000, if wide { 20_000_000 } else { 2_000_000 }),

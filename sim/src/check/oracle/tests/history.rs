@@ -12,7 +12,7 @@ use zabkeeper_core::wire::{Id, Password, RequestFrame};
 use zabkeeper_core::{ConnId, Epoch, Instant, Mode, ServerId, SessionId, WallMs, Zxid};
 
 use super::cast::{self, Member};
-use crate::check::model::{self, Asker, Model, Rules};
+use crate::check::model::{Asker, Model, Rules};
 use crate::check::observe::{ClientId, Holder, Observation, Observed};
 use crate::check::oracle::handshake::zookeeper_password;
 use crate::check::oracle::{Oracles, Violation};
