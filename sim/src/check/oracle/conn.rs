@@ -11,6 +11,7 @@ use bytes::Bytes;
 use zabkeeper_core::wire::{ConnectRequest, Id, Request, WatchEvent};
 use zabkeeper_core::{ConnId, ErrorCode, Instant, ServerId, SessionId, Zxid};
 
+use super::text::maybe;
 use super::watch::{ConnWatches, Held, Kept, Slot};
 use crate::check::model::Rules;
 use crate::check::observe::ClientId;
@@ -234,4 +235,29 @@ impl Conn {
         let greeting = self.asks_for_new_session() && self.session == SessionId(0);
         greeting || self.asked.range(self.executed..).any(|asked| asked.request.is_write())
     }
+}
+
+/// A connection on which a client has read that its session goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attached {
+    pub(super) conn: ConnId,
+    pub(super) client: ClientId,
+    /// Observation numbers of the connect request (`asked`) and of the reading of its response
+    /// (`order`).
+    pub(super) asked: u64,
+    pub(super) order: u64,
+    /// When the client read the response.
+    pub(super) at: Instant,
+}
+
+impl fmt::Display for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client {} on {}", self.client.0, self.conn)
+    }
+}
+
+/// A client got a session that was created for another connection.
+pub(super) fn made_for_another(who: Who, session: SessionId, attached: Option<Attached>) -> String {
+    let on = maybe(attached);
+    format!("{who}: got the session {session}, made for another; it goes on with {on}")
 }

@@ -12,9 +12,20 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use zabkeeper_core::store::DurableState;
-use zabkeeper_core::{WriteId, Zxid};
+use zabkeeper_core::{ServerId, WriteId, Zxid};
 
+use super::difference::Nodes;
 use super::history::Path;
+
+/// Digest of the tree and sessions on a disk.
+#[derive(Clone, Debug)]
+pub(super) struct DiskDigest {
+    pub(super) server: ServerId,
+    pub(super) zxid: Zxid,
+    pub(super) digest: u64,
+    /// The nodes behind the digest, kept where the digest may be wrong.
+    pub(super) nodes: Option<Nodes>,
+}
 
 /// Log and state file of a disk.
 #[derive(Clone, Default, Debug)]

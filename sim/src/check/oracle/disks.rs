@@ -11,22 +11,12 @@ use zabkeeper_core::{Epoch, Instant, ServerId, Zxid};
 
 use super::catalog::{Broken, Checks, Id, Verdict};
 use super::difference::Nodes;
-use super::disk_model::Held;
+use super::disk_model::{DiskDigest, Held};
 use super::history::Path;
 use super::text::{kept, maybe};
 use super::zab::Zab;
 use crate::check::model::Model;
 use crate::check::observe::Holder;
-
-/// Digest of the tree and sessions on a disk.
-#[derive(Clone, Debug)]
-pub(super) struct DiskDigest {
-    server: ServerId,
-    zxid: Zxid,
-    digest: u64,
-    /// The nodes behind the digest, kept where the digest may be wrong.
-    nodes: Option<Nodes>,
-}
 
 /// The contents of a disk, as sampled or as found by recovery.
 pub(super) struct Disk<'a> {

@@ -13,11 +13,10 @@ use zabkeeper_core::wire::{
 };
 use zabkeeper_core::{ConnId, Instant, SessionId, Zxid};
 
+use super::Oracles;
 use super::catalog::{Id, Verdict};
-use super::conn::{Asked, AuthAsked, Conn, Hello, Phase, Who};
-use super::text::made_for_another;
+use super::conn::{Asked, Attached, AuthAsked, Conn, Hello, Phase, Who, made_for_another};
 use super::watch::{Held, Kept, Slot};
-use super::{Attached, Oracles};
 
 /// The salt that ZooKeeper mixes into the seed of a password.
 const PASSWORD_SALT: i64 = 0xb341_5c00;

@@ -15,11 +15,11 @@ use zabkeeper_core::txn::{Lifetime, TxnOp};
 use zabkeeper_core::wire::Request;
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, SessionOptions};
 
+use super::Oracles;
 use super::catalog::{Id, Verdict};
-use super::conn::{Conn, Who};
+use super::conn::{Conn, Who, made_for_another};
 use super::session_liveness::Pause;
-use super::text::made_for_another;
-use super::{Oracles, SessionView};
+use super::sessions::SessionView;
 use crate::check::model::LocalRules;
 
 /// How long a session without a client may outlive its timeout while its server serves.

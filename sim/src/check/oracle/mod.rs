@@ -42,6 +42,7 @@ mod epochs;
 mod four_letter;
 mod handshake;
 mod history;
+mod link;
 mod local;
 mod logs;
 mod notifications;
@@ -52,6 +53,7 @@ mod progress;
 mod quorum_contact;
 mod reply;
 mod session_liveness;
+mod sessions;
 mod sync_evidence;
 #[cfg(test)]
 mod tests;
@@ -62,21 +64,18 @@ mod watch;
 mod zab;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use bytes::Bytes;
-use zabkeeper_core::io::PeerCommand;
-use zabkeeper_core::peer::Notification;
 use zabkeeper_core::store::{DiskCommand, DurableState};
 use zabkeeper_core::wire::Password;
-use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Status, Zxid};
+use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Zxid};
 
 pub use catalog::Violation;
 
 use crate::check::model::{Model, Rules};
 use crate::check::observe::{ClientId, Holder, Observation, Observed, Wait};
 use catalog::{Broken, Checks, Id, Verdict};
-use conn::{Conn, Credential, Phase, Who};
+use conn::{Conn, Phase, Who};
 use disks::Disk;
 use four_letter::Answers;
 use local::Locals;
@@ -84,9 +83,9 @@ use notifications::Notifications;
 use outside::Outside;
 use progress::Progress;
 use session_liveness::SessionLiveness;
-use timeouts::Timeouts;
+use sessions::SessionView;
 use watch::{Armed, Held};
-use zab::Zab;
+use zab::{Acts, Zab};
 
 /// All oracles of a run.
 #[derive(Clone, Debug)]
@@ -125,71 +124,6 @@ pub struct Oracles {
     /// Number of the present observation; other `order` fields refer to it.
     order: u64,
     now: Instant,
-}
-
-/// A session as its clients have seen it.
-#[derive(Clone, Default, Debug)]
-struct SessionView {
-    /// The password in the connect responses.
-    password: Option<Password>,
-    /// Highest zxid in its replies.
-    seen: Zxid,
-    /// Highest zxid of its acknowledged writes.
-    acknowledged: Zxid,
-    /// The connection that the session was accepted on last.
-    attached: Option<Attached>,
-    /// The timeouts that the session may have.
-    timeouts: Timeouts,
-    /// The greatest timeout in a connect response, ms.
-    granted_ms: u32,
-    /// Observation number of the proposal of its closeSession, once that is committed.
-    ended: Option<u64>,
-    /// A write of the session was refused because the session is closing; later writes must not
-    /// succeed.
-    closing: bool,
-    /// When the client's end of its last connection closed.
-    left: Instant,
-    /// Watches that it holds while it has no connection.
-    held: Held,
-    /// Several clients have used the session; each knows only what it has read itself.
-    shared: bool,
-    /// The auth credentials whose success its client has read.
-    believed: BTreeSet<Credential>,
-}
-
-impl SessionView {
-    /// The greatest timeout that a server may use, ms. A timeout that a handshake asked for counts
-    /// even if its answer was never read.
-    fn longest_ms(&self) -> u32 {
-        self.granted_ms.max(self.timeouts.greatest())
-    }
-}
-
-/// The output of one step of a server.
-struct Acts<'a> {
-    disk: &'a [DiskCommand],
-    peers: &'a [PeerCommand],
-    election: &'a [(ServerId, Notification)],
-    status: &'a Status,
-}
-
-/// A connection on which a client has read that its session goes on.
-#[derive(Clone, Copy, Debug)]
-struct Attached {
-    conn: ConnId,
-    client: ClientId,
-    /// Observation numbers of the connect request (`asked`) and of the reading of its response
-    /// (`order`).
-    asked: u64,
-    order: u64,
-    /// When the client read the response.
-    at: Instant,
-}
-
-impl fmt::Display for Attached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "client {} on {}", self.client.0, self.conn)
-    }
 }
 
 impl Oracles {

@@ -13,10 +13,9 @@ use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLearner, Notification, PeerMessage, ServerState};
 use zabkeeper_core::{Epoch, Input, Instant, LinkCloseReason, Mode, ServerId};
 
-use super::Acts;
 use super::catalog::{Checks, Id, Verdict};
 use super::voters::Voters;
-use super::zab::Zab;
+use super::zab::{Acts, Zab};
 
 /// Longest time that a leader may take to step down.
 const GIVE_WAY: Duration = Duration::from_secs(1);

@@ -6,9 +6,7 @@
 //! A message is checked in the step that sends it: the disk must have confirmed before what it
 //! vouches for.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::mem::{self, Discriminant};
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, ServerState, Vote};
@@ -17,81 +15,10 @@ use zabkeeper_core::{Epoch, HistoryInfo, HistoryStatus, Instant, LinkId, ServerI
 
 use super::catalog::{Checks, Id, Verdict};
 use super::epochs::Promises;
-use super::sync_evidence::SyncEvidence;
+use super::link::{Link, MessageKind, Sent};
 use super::text::{self, kept};
 use super::voters::{Past, Voters};
 use super::zab::{Server, Zab};
-
-/// One end of a link.
-#[derive(Clone, Debug)]
-pub(super) struct Link {
-    pub(super) peer: ServerId,
-    /// When its `Up` event was handled.
-    pub(super) since: Instant,
-    /// When the last message on it was handled.
-    pub(super) received: Instant,
-    /// The latest send time of the messages handled on it.
-    pub(super) spoken: Instant,
-    /// The latest time at which the peer was certainly alive, as its answers to pings show.
-    pub(super) proven: Instant,
-    /// Messages that the peer has not handled yet, in order, with their send times.
-    underway: VecDeque<(MessageKind, Instant)>,
-    /// The epoch in the peer's LEADERINFO.
-    pub(super) epoch: Option<Epoch>,
-    /// The history status in the peer's FOLLOWERINFO.
-    pub(super) history_status: Option<HistoryStatus>,
-    /// The peer has acknowledged NEWLEADER.
-    pub(super) synced: bool,
-    /// The peer has sent FOLLOWERINFO with an accepted epoch below the last possible one; the
-    /// leader rejects any other.
-    pub(super) comes: bool,
-    /// The snapshot that the peer has begun to send.
-    pub(super) snapshot: Option<Zxid>,
-    /// The messages on it that still wait for answers.
-    pub(super) evidence: SyncEvidence,
-    /// What this end has sent to its leader.
-    told: Told,
-}
-
-/// The type of a message, without its contents.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum MessageKind {
-    Learner(Discriminant<FromLearner>),
-    Leader(Discriminant<FromLeader>),
-}
-
-impl MessageKind {
-    fn of(message: &PeerMessage) -> MessageKind {
-        match message {
-            PeerMessage::Learner(message) => MessageKind::Learner(mem::discriminant(message)),
-            PeerMessage::Leader(message) => MessageKind::Leader(mem::discriminant(message)),
-        }
-    }
-}
-
-/// What a learner has sent to its leader.
-#[derive(Clone, Copy, Default, Debug)]
-struct Told {
-    /// It has acknowledged NEWLEADER.
-    entered: bool,
-    /// The zxid of its last ACK.
-    acknowledged: Zxid,
-    /// How many syncs of its clients it has forwarded.
-    syncs: usize,
-}
-
-impl Told {
-    fn and(&mut self, message: &PeerMessage) {
-        if let PeerMessage::Learner(FromLearner::AckNewLeader { .. }) = message {
-            self.entered = true;
-        } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = message {
-            self.acknowledged = *zxid;
-        } else if let PeerMessage::Learner(FromLearner::Sync { request: 1.., .. }) = message {
-            // Request number 0 belongs to a handshake, which no client request waits for.
-            self.syncs += 1;
-        }
-    }
-}
 
 /// A message in the step that sends it.
 struct Said<'a> {
@@ -115,45 +42,7 @@ impl Server {
     /// The links on which it has acknowledged NEWLEADER to the leader that it follows.
     fn entered(&self) -> impl Iterator<Item = (&LinkId, &Link)> {
         let leads = |view: &Link| self.follows == Some(view.peer);
-        self.links.iter().filter(move |(_, view)| view.told.entered && leads(view))
-    }
-}
-
-impl Link {
-    /// The link to this peer is up since `at`.
-    fn new(peer: ServerId, at: Instant) -> Link {
-        Link {
-            peer,
-            since: at,
-            received: at,
-            spoken: at,
-            proven: at,
-            underway: VecDeque::new(),
-            epoch: None,
-            history_status: None,
-            synced: false,
-            comes: false,
-            snapshot: None,
-            evidence: SyncEvidence::default(),
-            told: Told::default(),
-        }
-    }
-
-    /// Notes what this message of the peer says of the peer.
-    fn note(&mut self, message: &PeerMessage) {
-        if let PeerMessage::Leader(FromLeader::LeaderInfo { epoch, .. }) = message {
-            self.epoch = Some(*epoch);
-        } else if let PeerMessage::Learner(FromLearner::FollowerInfo {
-            accepted, history, ..
-        }) = message
-        {
-            self.history_status = Some(history.history_status);
-            self.comes = *accepted < Epoch::END;
-        } else if let PeerMessage::Learner(FromLearner::AckNewLeader { .. }) = message {
-            self.synced = true;
-        } else if let PeerMessage::Leader(FromLeader::Snap { zxid, .. }) = message {
-            self.snapshot = Some(*zxid);
-        }
+        self.links.iter().filter(move |(_, view)| view.sent.entered && leads(view))
     }
 }
 
@@ -284,7 +173,7 @@ impl Zab {
             self.is_true(checks, &Said { by, link: *link, to, message })?;
             let epoch = to.and_then(|link| link.epoch);
             if let Some(view) = self.server(by).links.get_mut(link) {
-                view.told.and(message);
+                view.sent.add(message);
                 view.underway.push_back((MessageKind::of(message), at));
             }
             if let (PeerMessage::Learner(FromLearner::AckEpoch { fresh: true, .. }), Some(epoch)) =
@@ -311,7 +200,7 @@ impl Zab {
         }
         let end = server.disk_model.kept().end();
         for (link, view) in server.entered() {
-            let Told { acknowledged, .. } = view.told;
+            let Sent { acknowledged, .. } = view.sent;
             checks.check(Id::L8, acknowledged >= end, || {
                 let peer = view.peer;
                 vec![format!(
@@ -328,7 +217,7 @@ impl Zab {
     /// leader, no later than in that step.
     pub(super) fn asks_anew(&self, checks: &mut Checks, id: ServerId, syncs: usize) -> Verdict {
         for (link, view) in self.servers.get(&id).into_iter().flat_map(Server::entered) {
-            let (peer, asked) = (view.peer, view.told.syncs);
+            let (peer, asked) = (view.peer, view.sent.syncs);
             checks.check(Id::L8, asked >= syncs, || {
                 vec![format!(
                     "server {id} follows server {peer} on {link}, {syncs} syncs of its clients \

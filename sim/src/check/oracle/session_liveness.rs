@@ -21,10 +21,11 @@ use zabkeeper_core::store::Entry;
 use zabkeeper_core::txn::Txn;
 use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Zxid};
 
+use super::Oracles;
 use super::catalog::{Id, Verdict};
 use super::conn::Phase;
+use super::sessions::SessionView;
 use super::zab::Zab;
-use super::{Oracles, SessionView};
 use crate::check::model::Model;
 
 /// How long a session without a client may outlive its timeout while there is a leader: leaders

@@ -4,21 +4,11 @@
 
 use std::fmt::Display;
 
-use zabkeeper_core::SessionId;
 use zabkeeper_core::store::DurableState;
-
-use super::Attached;
-use super::conn::Who;
 
 /// The value, or that there is none.
 pub(super) fn maybe(what: Option<impl Display>) -> String {
     what.map_or_else(|| "nothing".to_owned(), |what| what.to_string())
-}
-
-/// A client got a session that was created for another connection.
-pub(super) fn made_for_another(who: Who, session: SessionId, attached: Option<Attached>) -> String {
-    let on = maybe(attached);
-    format!("{who}: got the session {session}, made for another; it goes on with {on}")
 }
 
 /// The epochs and the snapshot in a state file.

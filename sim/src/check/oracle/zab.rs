@@ -12,21 +12,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::time::Duration;
 
-use zabkeeper_core::store::{DurableState, Entry};
+use zabkeeper_core::io::PeerCommand;
+use zabkeeper_core::peer::Notification;
+use zabkeeper_core::store::{DiskCommand, DurableState, Entry};
 use zabkeeper_core::{Epoch, Instant, LinkId, Mode, ServerId, Status, Zxid};
 
 use super::catalog::{Broken, Checks, Id, Verdict};
-use super::disk_model::DiskModel;
-use super::disks::DiskDigest;
+use super::disk_model::{DiskDigest, DiskModel};
 use super::epochs::{Begun, Epochs, Promises, Proposed};
 use super::history::Path;
-use super::peer_messages::Link;
+use super::link::Link;
 use super::text::maybe;
 use super::voters::Voters;
 
 /// Longest time that a leader may serve without a majority (Z24). It checks with every ping, and a
 /// ping waits for the leader's step.
 const FORSAKEN: Duration = Duration::from_secs(10);
+
+/// The output of one step of a server.
+pub(super) struct Acts<'a> {
+    pub(super) disk: &'a [DiskCommand],
+    pub(super) peers: &'a [PeerCommand],
+    pub(super) election: &'a [(ServerId, Notification)],
+    pub(super) status: &'a Status,
+}
 
 /// All proposals, the committed history and the servers.
 #[derive(Clone, Debug)]
