@@ -1,5 +1,5 @@
-//! Messages of other servers that are near what a server expects: its epoch, its last zxid, sessions
-//! that may exist.
+//! Messages of other servers that are near what a server expects: its epoch, its last zxid,
+//! sessions that may exist.
 //!
 //! Owns how the bytes of an input become a message. Must not send them.
 

@@ -230,7 +230,7 @@ impl Check {
     pub const CLIENTS: Check = Check {
         class: Class::Safety,
         id: "E6",
-        sentence: "what others take up is bounded as the driver is told, and is counted right",
+        sentence: "what clients and peers take up is within the limits, and is counted right",
     };
     /// All queues are empty when the ensemble is idle.
     pub const DRAINED: Check = Check {

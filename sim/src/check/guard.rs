@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn caught_panic_has_message_and_location() {
         assert_eq!(catch(|| 7), Ok(7));
-        let said = catch(|| panic!("number {}", 3)).expect_err("it panics");
-        assert!(said.starts_with("number 3 at ") && said.contains("guard.rs"), "{said}");
+        let message = catch(|| panic!("number {}", 3)).expect_err("it panics");
+        assert!(message.starts_with("number 3 at ") && message.contains("guard.rs"), "{message}");
     }
 }

@@ -1,8 +1,8 @@
 //! A client of the simulated world: the real session of the client library, and a user of it.
 //!
-//! Owns the session; `calls` has its calls, `conns` its connections, `incarnations` the beginning and
-//! end of sessions, `patience` the check of its timeouts. Must not check the server: oracles read the
-//! frames on its connections.
+//! Owns the session; `calls` has its calls, `conns` its connections, `incarnations` the beginning
+//! and end of sessions, `patience` the check of its timeouts. Must not check the server: oracles
+//! read the frames on its connections.
 
 use std::collections::BTreeMap;
 
@@ -286,13 +286,13 @@ impl Client {
             }
             Effect::Completed(call, result) => self.completed(call, result, shared),
             Effect::Event(event) => {
-                self.jot(|| Word::Heard(event.clone()));
+                self.jot(|| Word::Event(event.clone()));
                 shared.counters.counts.watch_events += 1;
                 self.events += u64::from(event.zxid.is_some());
                 shared.note(Kind::Call, (self.id.0.into(), 0), event.path.as_bytes(), || {
                     format!("client {} hears {:?} {}", self.id.0, event.event, event.path)
                 });
-                self.heard(true, shared);
+                self.plan_next_call(true, shared);
             }
             Effect::State(State::Connected) if self.abandons => self.die(false, shared),
             Effect::State(State::Connecting | State::Connected) => {}

@@ -17,7 +17,7 @@ pub enum Word {
     /// Its call has completed.
     Answered(Result<Done, Failure>),
     /// A watch event.
-    Heard(WatchEvent),
+    Event(WatchEvent),
     /// Its session is over.
     Over,
 }

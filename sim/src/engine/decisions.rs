@@ -43,7 +43,7 @@ pub struct Step {
     /// It had a target.
     pub hit: bool,
     /// Its effects in words.
-    pub told: String,
+    pub effect: String,
 }
 
 /// A kind of step.
@@ -82,7 +82,7 @@ pub struct Decisions {
     /// Whether descriptions are recorded.
     describes: bool,
     /// Descriptions of the current step.
-    heard: Option<Vec<String>>,
+    described: Option<Vec<String>>,
 }
 
 impl Decisions {
@@ -148,33 +148,33 @@ impl Decisions {
 
     /// Begins a step: following descriptions belong to it.
     pub fn begin(&mut self) {
-        self.heard = self.describes.then(Vec::new);
+        self.described = self.describes.then(Vec::new);
     }
 
     /// Whether the current step is described.
     pub fn listens(&self) -> bool {
-        self.heard.is_some()
+        self.described.is_some()
     }
 
     /// Adds a description of the current step.
     pub fn hear(&mut self, text: &str) {
-        if let Some(heard) = &mut self.heard {
+        if let Some(described) = &mut self.described {
             // A fault's name comes first; a later text that begins with it replaces it.
-            heard.pop_if(|before| text.starts_with(before.as_str()));
-            heard.push(text.to_owned());
+            described.pop_if(|before| text.starts_with(before.as_str()));
+            described.push(text.to_owned());
         }
     }
 
     /// The descriptions since [`Decisions::begin`], for a fault that is not a step.
-    pub fn told(&mut self) -> String {
-        self.heard.take().unwrap_or_default().join("; ")
+    pub fn effect(&mut self) -> String {
+        self.described.take().unwrap_or_default().join("; ")
     }
 
     /// Ends the step. `hit`: it had a target.
     pub fn end(&mut self, at: Instant, act: Act, choices: Vec<u64>, hit: bool) {
-        let told = self.told();
+        let effect = self.effect();
         if let Some(record) = &mut self.record {
-            record.push(Step { at, act, choices, hit, told });
+            record.push(Step { at, act, choices, hit, effect });
         }
     }
 }
@@ -190,7 +190,7 @@ mod tests {
             act: Act::Inject(Fault::NodeKill),
             choices: vec![ms],
             hit: true,
-            told: String::new(),
+            effect: String::new(),
         };
         let mut decisions = Decisions::scripted(vec![injection(5), injection(5), injection(9)]);
         decisions.plan(Instant(1), Due::Inject(Fault::NetReset));

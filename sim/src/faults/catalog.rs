@@ -217,9 +217,11 @@ impl Fault {
             Fault::NetSplit => {
                 ("net.split", Every(12_000), "two parts of the ensemble cannot reach each other")
             }
-            Fault::NetOneWay => {
-                ("net.one-way", Every(15_000), "one part is not heard by the other, but hears it")
-            }
+            Fault::NetOneWay => (
+                "net.one-way",
+                Every(15_000),
+                "one part receives from the other, which receives nothing of it",
+            ),
             Fault::NetPartial => {
                 ("net.partial", Every(15_000), "some pairs of servers cannot reach each other")
             }

@@ -135,7 +135,7 @@ impl LeftOut {
 }
 
 /// In words: the servers that are healed, and the fates of the others.
-pub fn told(fates: &BTreeMap<ServerId, Fate>, all: impl Iterator<Item = ServerId>) -> String {
+pub fn describe(fates: &BTreeMap<ServerId, Fate>, all: impl Iterator<Item = ServerId>) -> String {
     let core = all.filter(|id| !fates.contains_key(id)).map(|id| format!("s{id}"));
     let core = core.collect::<Vec<_>>().join(", ");
     let rest = fates.iter().map(|(id, fate)| format!("s{id} {fate}"));
@@ -189,9 +189,9 @@ mod tests {
         assert_eq!(why(3), "heal.* names server 4, and the last one of the run is 3");
         assert_eq!(why(5), "heal.* leaves 3 of 5 servers out, and at most 2 leave a quorum");
         assert_eq!((left.among(7), left.among(3).check(3)), (left.clone(), Ok(())));
-        let told = told(&left.fates(7), (1..=7).map(ServerId));
-        assert_eq!(told, "only s3, s5, s6, s7; s1 hangs, s2 stays dead, s4 stays dead");
-        let said = [Instant(5_000_000), FOREVER].map(|end| until(end, end));
-        assert_eq!(said, ["until 0.005000s", "for ever"]);
+        let text = describe(&left.fates(7), (1..=7).map(ServerId));
+        assert_eq!(text, "only s3, s5, s6, s7; s1 hangs, s2 stays dead, s4 stays dead");
+        let texts = [Instant(5_000_000), FOREVER].map(|end| until(end, end));
+        assert_eq!(texts, ["until 0.005000s", "for ever"]);
     }
 }

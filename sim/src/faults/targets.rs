@@ -28,7 +28,7 @@ pub struct Rule {
     /// The choices of the fault; `None`: drawn from the seed.
     pub choices: Option<Vec<u64>>,
     /// What the fault did, in words.
-    pub told: String,
+    pub effect: String,
 }
 
 /// The role of a server whose hits count.
@@ -150,7 +150,7 @@ impl Rule {
             let names = Rule::faults().map(Fault::name).join(" ");
             format!("no such fault can be injected at a mark; these can: {names}")
         })?;
-        Ok(Rule { mark, nth, side, fault, choices: None, told: String::new() })
+        Ok(Rule { mark, nth, side, fault, choices: None, effect: String::new() })
     }
 
     /// The faults that may be injected at a mark.
@@ -175,7 +175,7 @@ impl Rule {
         let nth = u32::try_from(nth).expect("small");
         let side = rng.chance(1, 4).then(|| *rng.pick(&Side::ALL));
         let fault = *weighted(faults, rng);
-        Rule { mark, nth, side, fault, choices: None, told: String::new() }
+        Rule { mark, nth, side, fault, choices: None, effect: String::new() }
     }
 }
 
@@ -452,10 +452,10 @@ impl Targets {
     }
 
     /// The fault of a rule was injected.
-    pub fn injected(&mut self, met: Met, choices: Vec<u64>, told: String) {
+    pub fn injected(&mut self, met: Met, choices: Vec<u64>, effect: String) {
         let armed = &mut self.rules[met.rule];
         armed.rule.choices = Some(choices);
-        armed.rule.told = told;
+        armed.rule.effect = effect;
         armed.injected = true;
     }
 

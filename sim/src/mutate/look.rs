@@ -76,8 +76,8 @@ impl Search<'_> {
         if output.status.code() == Some(2) {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
         }
-        let told = fs::read(self.results).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        match told {
+        let text = fs::read(self.results).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        match text {
             Some(text) => Ok(Range::read(&text)),
             // The process died before the end of a run or of the batch.
             None => Ok(Range {

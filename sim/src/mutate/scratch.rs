@@ -101,7 +101,7 @@ impl Scratch {
                     let nothing = || "it changes nothing".to_owned();
                     return changed.first().map(|_| ()).ok_or_else(nothing);
                 }
-                Ok(output) => complaint.get_or_insert(said(&output)),
+                Ok(output) => complaint.get_or_insert(error_text(&output)),
                 Err(error) => complaint.get_or_insert(format!("{}: {error}", way[0])),
             };
             // The failed command may have applied a part of the patch.
@@ -130,7 +130,7 @@ impl Scratch {
         }
         let log = self.file("build.log");
         fs::write(&log, &output.stderr).map_err(|error| format!("{}: {error}", log.display()))?;
-        let text = said(&output);
+        let text = error_text(&output);
         let lines: Vec<&str> = text.lines().collect();
         let begin = lines.iter().position(|line| line.starts_with("error")).unwrap_or(0);
         let shown = lines.into_iter().skip(begin).take(SHOWN).collect::<Vec<_>>().join("\n");
@@ -185,7 +185,7 @@ fn list(
 }
 
 /// The error output of a command.
-fn said(output: &Output) -> String {
+fn error_text(output: &Output) -> String {
     let text = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
     String::from_utf8_lossy(text).trim().to_owned()
 }
@@ -246,11 +246,11 @@ mod tests {
         let folder = Folder::new("refuse");
         let scratch = folder.scratch();
         let text = format!("--- a/src/b.rs\n+++ b/src/b.rs\n{CHANGE}");
-        let said = scratch.apply(&folder.patch(&text)).expect_err("there is no such file");
-        assert!(said.contains("src/b.rs"), "{said}");
+        let error = scratch.apply(&folder.patch(&text)).expect_err("there is no such file");
+        assert!(error.contains("src/b.rs"), "{error}");
         assert!(scratch.apply(Path::new("/nowhere/x.patch")).is_err());
-        let said = scratch.apply(&folder.patch("")).expect_err("there is nothing in it");
-        assert!(said.contains("changes nothing"), "{said}");
+        let error = scratch.apply(&folder.patch("")).expect_err("there is nothing in it");
+        assert!(error.contains("changes nothing"), "{error}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Owns the record and its diagram. Must not influence the run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use zabkeeper_core::{Epoch, Instant, ServerId, Status, Zxid};
@@ -21,12 +21,12 @@ const LEGEND: &str = "L leads, f follows (l, : not serving yet), ? looks for a l
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Roles {
     changes: BTreeMap<ServerId, Vec<(Instant, Role)>>,
-    reigns: Vec<Reign>,
+    leaderships: Vec<Leadership>,
 }
 
 /// A period in which one server leads.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reign {
+pub struct Leadership {
     /// The leader.
     pub server: ServerId,
     /// Its epoch.
@@ -51,42 +51,49 @@ impl Roles {
         let changed = changes.last().is_none_or(|(_, last)| *last != role);
         if changed {
             changes.push((at, role));
-            let reign = self.reigns.iter_mut().rev().find(|reign| reign.server == server);
-            if let Some(reign) = reign
-                && reign.until.is_none()
+            let leadership =
+                self.leaderships.iter_mut().rev().find(|leadership| leadership.server == server);
+            if let Some(leadership) = leadership
+                && leadership.until.is_none()
             {
-                reign.until = Some((at, role));
+                leadership.until = Some((at, role));
             }
         }
         changed
     }
 
-    /// Records the role of a running server, and the reigns of leaders. Returns whether the role
-    /// has changed.
+    /// Records the role of a running server, and its leadership. Returns whether the role has
+    /// changed.
     pub fn record_status(&mut self, at: Instant, server: ServerId, status: &Status) -> bool {
         let role = Role::of(status);
         let changed = self.record(at, server, role);
         if changed && role == Role::Leads {
             let epoch = status.current_epoch;
             let last = Zxid::ZERO;
-            self.reigns.push(Reign { server, epoch, from: at, until: None, last });
+            self.leaderships.push(Leadership { server, epoch, from: at, until: None, last });
         }
         changed
     }
 
     /// Some server has applied this transaction.
     pub fn applied(&mut self, zxid: Zxid) {
-        let of = self.reigns.iter_mut().rev().find(|reign| reign.epoch <= zxid.epoch());
-        if let Some(reign) = of
-            && reign.epoch == zxid.epoch()
+        let of =
+            self.leaderships.iter_mut().rev().find(|leadership| leadership.epoch <= zxid.epoch());
+        if let Some(leadership) = of
+            && leadership.epoch == zxid.epoch()
         {
-            reign.last = reign.last.max(zxid);
+            leadership.last = leadership.last.max(zxid);
         }
     }
 
-    /// All reigns, in order.
-    pub fn reigns(&self) -> &[Reign] {
-        &self.reigns
+    /// The epochs in which a leader has served.
+    pub fn epochs(&self) -> BTreeSet<Epoch> {
+        self.leaderships.iter().map(|leadership| leadership.epoch).collect()
+    }
+
+    /// All leaderships, in order.
+    pub fn leaderships(&self) -> &[Leadership] {
+        &self.leaderships
     }
 
     /// All changes of roles, by server.

@@ -56,8 +56,8 @@ impl Shapes {
     fn enter(&mut self, server: ServerId, place: Place) {
         let before = self.last.insert(server, place);
         let log = place.log;
-        let told = before.map(|before| Place { log, ..before });
-        if told == Some(place) && before.is_some_and(|b| b.log.epoch() == log.epoch()) {
+        let expected = before.map(|before| Place { log, ..before });
+        if expected == Some(place) && before.is_some_and(|b| b.log.epoch() == log.epoch()) {
             return;
         }
         for (other, there) in &self.last {

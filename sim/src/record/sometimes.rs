@@ -60,7 +60,7 @@ impl Sometimes {
         match self {
             Sometimes::TwoLeaders => "two servers serve as leaders at once",
             Sometimes::NobodyUp => "no server is up, after some were",
-            Sometimes::UncommittedCut => "a follower is told to cut off transactions",
+            Sometimes::UncommittedCut => "a follower receives TRUNC for transactions of its log",
             Sometimes::LeaderEndsUncommitted => {
                 "a leader ends with proposals that it has not committed"
             }

@@ -1,4 +1,4 @@
-//! The report of a run for people: one screen with reigns, faults and checks, and, after a
+//! The report of a run for people: one screen with leaderships, faults and checks, and, after a
 //! violation, the evidence.
 //!
 //! Owns wording and layout. Must not decide anything. `report` has the full counters.
@@ -14,7 +14,7 @@ use zabkeeper_core::Instant;
 
 use crate::faults::catalog::Fault;
 use crate::record::role::Role;
-use crate::record::roles::Reign;
+use crate::record::roles::Leadership;
 use crate::record::timeline::{Hit, Injection};
 use crate::run::job::Report;
 use crate::run::report::{self, Totals};
@@ -27,9 +27,9 @@ pub use shrunk::shrunk;
 const WIDTH: usize = 112;
 /// Every line begins with a word of this width.
 const HEAD: usize = 10;
-/// Reigns shown; if there are more, those in the middle are omitted.
-const REIGNS: usize = 8;
-/// A fault that began at most this long before a reign's end may have caused it, ns.
+/// Leaderships shown; if there are more, those in the middle are omitted.
+const LEADERSHIPS: usize = 8;
+/// A fault that began at most this long before a leadership's end may have caused it, ns.
 const CAUSE: u64 = 12_000_000_000;
 
 /// The report of one run.
@@ -39,7 +39,7 @@ pub fn screen(report: &Report) -> String {
     let mut text = format!("{:<HEAD$}{}\n\n", "seed", opening(report));
     text.push_str(&outcome.roles.draw(outcome.ended, outcome.injections.list()));
     text.push('\n');
-    text.push_str(&reigns(report));
+    text.push_str(&leaderships(report));
     text.push('\n');
     text.push_str(&injected(report));
     text.push_str(&paragraph("crashes", &losses(report)));
@@ -68,16 +68,16 @@ fn opening(report: &Report) -> String {
     )
 }
 
-/// The reigns, and what preceded the end of each.
-fn reigns(report: &Report) -> String {
-    let all = report.outcome.roles.reigns();
+/// The leaderships, and what preceded the end of each.
+fn leaderships(report: &Report) -> String {
+    let all = report.outcome.roles.leaderships();
     if all.is_empty() {
         return paragraph("led", "nobody");
     }
-    let skipped = all.len().saturating_sub(REIGNS);
-    let head = if skipped == 0 { all.len() } else { REIGNS / 2 };
+    let skipped = all.len().saturating_sub(LEADERSHIPS);
+    let head = if skipped == 0 { all.len() } else { LEADERSHIPS / 2 };
     let mut text = String::new();
-    for (index, reign) in all.iter().enumerate() {
+    for (index, leadership) in all.iter().enumerate() {
         if index == head && skipped > 0 {
             let _infallible = writeln!(text, "{:<HEAD$}... {skipped} more ...", "");
         }
@@ -85,16 +85,16 @@ fn reigns(report: &Report) -> String {
             continue;
         }
         let word = if index == 0 { "led" } else { "" };
-        let until = reign.until.map_or(report.outcome.ended, |(at, _)| at);
+        let until = leadership.until.map_or(report.outcome.ended, |(at, _)| at);
         let _infallible = writeln!(
             text,
             "{word:<HEAD$}epoch {:<4} s{}  {:>8} to {:>8} {:>13}  {}",
-            reign.epoch.0,
-            reign.server,
-            short(reign.from),
+            leadership.epoch.0,
+            leadership.server,
+            short(leadership.from),
             short(until),
-            plural(reign.last.counter().into(), "write"),
-            fit(&ending(reign, report), WIDTH - 60)
+            plural(leadership.last.counter().into(), "write"),
+            fit(&ending(leadership, report), WIDTH - 60)
         );
     }
     text
@@ -109,9 +109,9 @@ fn fit(text: &str, width: usize) -> String {
     format!("{} ...", cut.rsplit_once(' ').map_or(cut, |(words, _)| words))
 }
 
-/// How a reign ended, and the last fault before that could have caused it.
-fn ending(reign: &Reign, report: &Report) -> String {
-    let Some((end, role)) = reign.until else {
+/// How a leadership ended, and the last fault before that could have caused it.
+fn ending(leadership: &Leadership, report: &Report) -> String {
+    let Some((end, role)) = leadership.until else {
         return "to the end".to_owned();
     };
     let what = match role {
@@ -130,7 +130,7 @@ fn ending(reign: &Reign, report: &Report) -> String {
         let near =
             if ends_at_once(injection.fault) { before < 50_000_000 } else { before <= CAUSE };
         let link = !matches!(injection.hit, Hit::Conn(_)) || injection.servers().len() == 2;
-        near && lasts && fits && link && injection.servers().contains(&reign.server)
+        near && lasts && fits && link && injection.servers().contains(&leadership.server)
     };
     let cause = report.outcome.injections.list().iter().rfind(concerns);
     let down = report.outcome.roles.down(end);
@@ -196,16 +196,16 @@ fn injected(report: &Report) -> String {
     {
         let of_family = |fault: &&Fault| fault.name().starts_with(family);
         let hit = |fault: &&Fault| counters.faults[**fault as usize] > 0;
-        let told = Fault::ALL.iter().filter(of_family).filter(hit).map(|fault| {
+        let texts = Fault::ALL.iter().filter(of_family).filter(hit).map(|fault| {
             let count = counters.faults[*fault as usize];
             let name = fault.name().trim_start_matches(family);
             let whom =
                 if family == "node." { servers_hit(*fault, injections) } else { String::new() };
             format!("{name} {}{whom}", grouped(count))
         });
-        let told: Vec<String> = told.collect();
-        if !told.is_empty() {
-            text.push_str(&paragraph(title, &told.join(", ")));
+        let texts: Vec<String> = texts.collect();
+        if !texts.is_empty() {
+            text.push_str(&paragraph(title, &texts.join(", ")));
         }
     }
     if text.is_empty() {
@@ -259,8 +259,13 @@ fn calls(report: &Report) -> String {
 
 fn happened(report: &Report) -> String {
     let counts = &report.outcome.counters.counts;
-    let written: u64 =
-        report.outcome.roles.reigns().iter().map(|reign| u64::from(reign.last.counter())).sum();
+    let written: u64 = report
+        .outcome
+        .roles
+        .leaderships()
+        .iter()
+        .map(|leadership| u64::from(leadership.last.counter()))
+        .sum();
     format!(
         "{} transactions; {}, {} expired; {}; {} truncated, {} snapshots taken over; {} messages \
          between \
@@ -292,8 +297,8 @@ fn checked(report: &Report) -> String {
         let mine = checks.iter().filter(|(id, _)| id.starts_with(head) && !id.starts_with("CL"));
         mine.map(|(_, count)| count).sum::<u64>()
     };
-    let told = families.map(|(name, head)| (name, of(head)));
-    let told: Vec<String> = told
+    let texts = families.map(|(name, head)| (name, of(head)));
+    let texts: Vec<String> = texts
         .iter()
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!("{name} {}", grouped(*count)))
@@ -302,7 +307,7 @@ fn checked(report: &Report) -> String {
         None => "all held".to_owned(),
         Some(failure) => format!("{} is broken", failure.id),
     };
-    format!("{} promises, {} times, {held} ({})", checks.len(), grouped(all), told.join(", "))
+    format!("{} promises, {} times, {held} ({})", checks.len(), grouped(all), texts.join(", "))
 }
 
 fn healed(report: &Report) -> String {
@@ -319,7 +324,7 @@ fn healed(report: &Report) -> String {
          notifications",
         short(Instant(liveness.took)),
         short(Instant(liveness.bound)),
-        plural(liveness.reigns, "new leader"),
+        plural(liveness.leaderships, "new leader"),
         grouped(liveness.notifications)
     )
 }

@@ -7,16 +7,16 @@ use crate::world::Outcome;
 
 impl Schedule {
     /// Adds the results of its run: the effects of each step, and the violated promise.
-    pub fn told(&self, outcome: &Outcome) -> Schedule {
-        let mut told = self.clone();
+    pub fn with_outcome(&self, outcome: &Outcome) -> Schedule {
+        let mut schedule = self.clone();
         if let Some(steps) = &outcome.steps {
-            told.steps.clone_from(steps);
+            schedule.steps.clone_from(steps);
         }
-        told.options.rules.clone_from(&outcome.rules);
-        told.violates = outcome.failure.as_ref().map(|failure| failure.id.to_owned());
-        if told.violates != self.violates {
-            (told.found, told.mended) = (None, None);
+        schedule.options.rules.clone_from(&outcome.rules);
+        schedule.violates = outcome.failure.as_ref().map(|failure| failure.id.to_owned());
+        if schedule.violates != self.violates {
+            (schedule.found, schedule.mended) = (None, None);
         }
-        told
+        schedule
     }
 }

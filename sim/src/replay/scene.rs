@@ -87,7 +87,7 @@ pub fn plain(history: &History) -> Vec<String> {
         }
         Word::Left => None,
         Word::Answered(answer) => Some(format!("client {client}: {asked:?}: {answer:?}")),
-        Word::Heard(event) => Some(format!("client {client}: {event:?}")),
+        Word::Event(event) => Some(format!("client {client}: {event:?}")),
         Word::Over => Some(format!("client {client}: over")),
     };
     history.iter().filter_map(line).collect()
@@ -104,7 +104,7 @@ enum Number<'a> {
 /// on a hash that includes the client's address: neither order is guaranteed.
 fn numbers(word: &mut Word, see: &mut impl FnMut(Number<'_>)) {
     match word {
-        Word::Heard(WatchEvent { zxid, .. }) => {
+        Word::Event(WatchEvent { zxid, .. }) => {
             zxid.iter_mut().for_each(|zxid| see(Number::Zxid(zxid)));
         }
         Word::Answered(Ok(Done { zxid, body })) => {

@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! Owns flags, and which of them conflict; `values` parses their values, `repro` prints the flags of
-//! a run. Must not run anything.
+//! Owns flags, and which of them conflict; `values` parses their values, `repro` prints the flags
+//! of a run. Must not run anything.
 
 use std::path::PathBuf;
 use std::time::Duration;

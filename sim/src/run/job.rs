@@ -85,7 +85,7 @@ impl Job {
         let world = |options| World::new(Seeds::new(self.seed), options, sink, false).recorded();
         let report = measured(self.clone(), options, world);
         let schedule = Schedule::of_run(self.seed, &report.options, Vec::new());
-        let schedule = schedule.told(&report.outcome);
+        let schedule = schedule.with_outcome(&report.outcome);
         (report, schedule)
     }
 }

@@ -106,15 +106,15 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         written = written.and(write_schedule(path, schedule));
     }
     let shrinks = flags.shrink && report.outcome.failure.is_some();
-    let told = if shrinks { None } else { source.timeline(&mut report, flags) };
-    if let Some(told) = &told {
+    let timeline = if shrinks { None } else { source.timeline(&mut report, flags) };
+    if let Some(timeline) = &timeline {
         let seed = format!("seed {:#x}", report.job.seed);
         let name = flags.schedule.as_ref().map_or(seed, |path| schedule_name(path));
         let repro = flags.repro(&report.job);
-        written = written.and(write_pictures(flags, &source, (&report, told), (&name, &repro)));
+        written = written.and(write_pictures(flags, &source, (&report, timeline), (&name, &repro)));
     }
     if let Some(failure) = &report.outcome.failure {
-        explain(failure, &report, told.as_deref(), flags);
+        explain(failure, &report, timeline.as_deref(), flags);
         if let Some(schedule) = schedule.filter(|_| shrinks) {
             let drawn = matches!(source, Source::Seed(_)).then_some(&report.job);
             shrink_it(flags, &schedule, drawn, failure.id)?;
@@ -125,8 +125,8 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         say("--shrink: the run has not failed, so there is nothing to shrink\n");
     }
     written?;
-    if let (Some(why), Some(told)) = (&report.outcome.stopped, &told) {
-        tell(&format!("\n{}", summary::stopped(why, &report, told)));
+    if let (Some(why), Some(timeline)) = (&report.outcome.stopped, &timeline) {
+        tell(&format!("\n{}", summary::stopped(why, &report, timeline)));
     } else if let Some(wanted) = flags.break_on {
         let never = match wanted {
             Break::Mark(..) => "no server has reached it",
@@ -181,17 +181,20 @@ fn say_idle(schedule: &Schedule) {
 
 /// Prints a failure with the command that reproduces it. If the run is shrunk afterwards, only the
 /// shrunk run gets the full explanation.
-fn explain(failure: &Failure, report: &Report, told: Option<&Timeline>, flags: &Flags) {
-    let text =
-        if flags.shrink { summary::verdict(failure) } else { explanation(failure, report, told) };
+fn explain(failure: &Failure, report: &Report, timeline: Option<&Timeline>, flags: &Flags) {
+    let text = if flags.shrink {
+        summary::verdict(failure)
+    } else {
+        explanation(failure, report, timeline)
+    };
     say(&format!("\n{}", report::failure(&text, report, flags)));
 }
 
 /// The evidence of a failure, and the events before it. After a panic in the simulator there are no
 /// events.
-fn explanation(failure: &Failure, report: &Report, told: Option<&Timeline>) -> String {
-    match told {
-        Some(told) => summary::explain(failure, report, told),
+fn explanation(failure: &Failure, report: &Report, timeline: Option<&Timeline>) -> String {
+    match timeline {
+        Some(timeline) => summary::explain(failure, report, timeline),
         None => failure.to_string(),
     }
 }
@@ -234,8 +237,8 @@ impl Source {
             Source::Seed(job) => (job.run(sink, false), None),
             Source::Schedule(schedule) => {
                 let report = job::replay(schedule, sink, false);
-                let told = schedule.told(&report.outcome);
-                (report, Some(told))
+                let found = schedule.with_outcome(&report.outcome);
+                (report, Some(found))
             }
         }
     }
@@ -282,14 +285,14 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) 
     let repro = cli::repro_of(&path);
     let report = &mut shrunk.report;
     let hash = report.outcome.hash;
-    let told = report.outcome.timeline.take();
+    let timeline = report.outcome.timeline.take();
     if let Some(failure) = &report.outcome.failure {
-        tell(&format!("\n{}\n", explanation(failure, report, told.as_deref())));
+        tell(&format!("\n{}\n", explanation(failure, report, timeline.as_deref())));
     }
-    if let Some(told) = told {
+    if let Some(timeline) = timeline {
         let name = schedule_name(&path);
         let source = Source::Schedule(Box::new(shrunk.schedule));
-        written = written.and(write_pictures(flags, &source, (report, &told), (&name, &repro)));
+        written = written.and(write_pictures(flags, &source, (report, &timeline), (&name, &repro)));
     }
     if written.is_ok() {
         say(&format!("trace hash {hash:032x}, of the shrunken schedule\n{repro}\n"));
@@ -323,7 +326,7 @@ fn schedule_name(path: &Path) -> String {
 fn write_pictures(
     flags: &Flags,
     source: &Source,
-    (report, told): (&Report, &Timeline),
+    (report, timeline): (&Report, &Timeline),
     called: (&str, &str),
 ) -> Result<(), u8> {
     let failed = |flag: &str, path: &Path, error: io::Error| {
@@ -331,7 +334,7 @@ fn write_pictures(
         BAD_USAGE
     };
     if let Some(path) = &flags.html {
-        let page = html::page(report, told, called);
+        let page = html::page(report, timeline, called);
         write_file(path, &page).map_err(|error| failed("html", path, error))?;
     }
     if let Some(path) = &flags.dump {
@@ -339,7 +342,7 @@ fn write_pictures(
         let at = flags.at.map_or(ended, |at| at.min(ended));
         let stop = Stop { until: Some(at), ..flags.stop() };
         let held = source.run_to(stop, TraceSink::Collect).outcome.held;
-        summary::dump(path, at, report, (told, &held))
+        summary::dump(path, at, report, (timeline, &held))
             .map_err(|error| failed("dump", path, error))?;
     }
     Ok(())
@@ -402,9 +405,9 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
         totals.add(&report);
         tell(&format!("{:<28} {}\n", report::verdict(&report), path.display()));
         say_drifted(&report);
-        let told = source.timeline(&mut report, &one);
+        let timeline = source.timeline(&mut report, &one);
         if let Some(failure) = &report.outcome.failure {
-            explain(failure, &report, told.as_deref(), &one);
+            explain(failure, &report, timeline.as_deref(), &one);
             classes.push(failure.class);
             if let Source::Schedule(schedule) = &source
                 && let Some(mended) = &schedule.mended

@@ -240,9 +240,9 @@ pub fn json(report: &Report, flags: &Flags) -> Value {
         "healed": report.outcome.healed,
         "liveness_ns": report.outcome.liveness.took,
         "liveness_bound_ns": report.outcome.liveness.bound,
-        "liveness_reigns": report.outcome.liveness.reigns,
+        "liveness_leaderships": report.outcome.liveness.leaderships,
         "liveness_notifications": report.outcome.liveness.notifications,
-        "epochs": report.outcome.roles.reigns().iter().map(|reign| reign.epoch).collect::<BTreeSet<_>>().len(),
+        "epochs": report.outcome.roles.epochs().len(),
         "counts": object(&totals.counters.counts.fields()),
         "faults": object(&faults_injected(&totals.counters)),
         "losses": object(&totals.counters.losses.fields()),
@@ -397,8 +397,8 @@ mod tests {
             at: Instant(0),
             event: 1,
         });
-        let told = failure("", &report, &flags);
-        assert!(told.ends_with("--profile calm --duration 1000ms --check-determinism\n"), "{told}");
-        assert!(!told.contains("--shrink"), "{told}");
+        let text = failure("", &report, &flags);
+        assert!(text.ends_with("--profile calm --duration 1000ms --check-determinism\n"), "{text}");
+        assert!(!text.contains("--shrink"), "{text}");
     }
 }

@@ -29,8 +29,8 @@ const SERVERS: u32 = 5;
 /// Calls per virtual second of the swarm benchmarks.
 const SWARM_CALLS: u64 = 50;
 /// Time between kills of a leader, ns: enough for an election and a first write.
-const REIGN: u64 = 200_000_000;
-const REIGNS: u64 = 20;
+const LEADERSHIP: u64 = 200_000_000;
+const LEADERSHIPS: u64 = 20;
 /// Worlds per thread in the scaling benchmark.
 const BATCH: u64 = 12;
 /// Small, as often in the swarm, because recovery scans the preallocated part of a segment.
@@ -239,20 +239,20 @@ fn elections(time: Duration) -> Figure {
         let mut options = schedule::plain();
         (options.servers, options.clients) = (SERVERS, 1);
         options.server.segment_bytes = SEGMENT_BYTES;
-        options.duration = Duration::from_nanos(SECOND + REIGNS * REIGN);
+        options.duration = Duration::from_nanos(SECOND + LEADERSHIPS * LEADERSHIP);
         let step = |at, act| Step {
             at: Instant(at),
             act,
             choices: Vec::new(),
             hit: true,
-            told: String::new(),
+            effect: String::new(),
         };
-        let reign = |k| {
-            let from = SECOND + k * REIGN;
+        let leadership = |k| {
+            let from = SECOND + k * LEADERSHIP;
             let write = Act::Call(ClientId(0), Op::Create);
-            [step(from, Act::Inject(Fault::NodeKillLeader)), step(from + REIGN / 2, write)]
+            [step(from, Act::Inject(Fault::NodeKillLeader)), step(from + LEADERSHIP / 2, write)]
         };
-        let steps: Vec<Step> = (0..REIGNS).flat_map(reign).collect();
+        let steps: Vec<Step> = (0..LEADERSHIPS).flat_map(leadership).collect();
         job::replay(&Schedule::of_run(n, &options, steps), TraceSink::Off, false)
     }));
     let what = "elections per CPU second, each with a first write";

@@ -44,7 +44,7 @@ pub(super) struct ByzantinePeer {
     mask: ServerId,
     leads: bool,
     /// Messages sent, and messages to send in total.
-    said: u64,
+    sent: u64,
     words: u64,
     rng: Rng,
 }
@@ -83,7 +83,7 @@ impl World {
         if node.accept(conn, Party::BadPeer, shared) != Some(true) {
             return false;
         }
-        let peer = ByzantinePeer { server, mask, leads: false, said: 0, words: 0, rng };
+        let peer = ByzantinePeer { server, mask, leads: false, sent: 0, words: 0, rng };
         self.begin_byzantine_peer(conn, [Party::BadPeer, Party::Server(server)], peer);
         self.send_as_byzantine_peer(conn, End::Dialler, greeting(Channel::Quorum, mask, server));
         true
@@ -130,7 +130,7 @@ impl World {
             return false;
         }
         let rng = usurped.rng.fork();
-        let peer = ByzantinePeer { server: from, mask: to, leads: true, said: 0, words: 0, rng };
+        let peer = ByzantinePeer { server: from, mask: to, leads: true, sent: 0, words: 0, rng };
         self.begin_byzantine_peer(conn, [Party::Server(from), Party::BadPeer], peer);
         // The answer to the greeting, sent without waiting for that greeting.
         self.send_as_byzantine_peer(conn, End::Acceptor, greeting(Channel::Quorum, to, from));
@@ -156,7 +156,7 @@ impl World {
             return;
         };
         let status = self.nodes.get(&peer.server).and_then(|node| node.status());
-        let (true, Some(status)) = (peer.said < peer.words, status) else {
+        let (true, Some(status)) = (peer.sent < peer.words, status) else {
             return self.end_bad_peer(conn);
         };
         let message = peer.word(&status);
@@ -165,8 +165,8 @@ impl World {
         let mut bytes = Vec::new();
         Writer::default().encode_message(&message, &mut bytes);
         let end = if peer.leads { End::Acceptor } else { End::Dialler };
-        peer.said += 1;
-        let last = peer.said == peer.words;
+        peer.sent += 1;
+        let last = peer.sent == peer.words;
         let pause = peer.rng.magnitude(1, if last { 8_000 } else { 400 }) * MS;
         self.byzantine_peers.insert(conn, peer);
         self.send_as_byzantine_peer(conn, end, Bytes::from(bytes));
@@ -194,7 +194,7 @@ impl World {
 impl ByzantinePeer {
     /// The direction of the link fixes the message type; the other type's bytes would be misread.
     fn word(&mut self, status: &Status) -> PeerMessage {
-        match (self.leads, self.said) {
+        match (self.leads, self.sent) {
             (true, 0) => self.first_of_leader(status).into(),
             (true, _) => self.of_leader(status).into(),
             // One in four omits `FollowerInfo`.

@@ -25,8 +25,8 @@ impl World {
     pub(super) fn heal(&mut self) {
         self.grow();
         let fates = self.left_out();
-        let told = self.told_of(&fates);
-        let text = if told.is_empty() { String::new() } else { format!("heal: {told}") };
+        let list = self.describe_fates(&fates);
+        let text = if list.is_empty() { String::new() } else { format!("heal: {list}") };
         self.shared.note(Kind::Phase, (0, 0), b"heal", || {
             if text.is_empty() { "heal".to_owned() } else { text }
         });
@@ -65,11 +65,11 @@ impl World {
     }
 
     /// The servers left out, in words; empty if there are none.
-    pub(super) fn told_of(&self, fates: &BTreeMap<ServerId, Fate>) -> String {
+    pub(super) fn describe_fates(&self, fates: &BTreeMap<ServerId, Fate>) -> String {
         if fates.is_empty() {
             return String::new();
         }
-        heal::told(fates, self.nodes.keys().copied())
+        heal::describe(fates, self.nodes.keys().copied())
     }
 
     /// The core: the servers that must serve from now on.

@@ -115,9 +115,9 @@ impl World {
         let hit = self.inject_at(fault, server, Some(server));
         self.injecting = None;
         self.shared.counters.faults[fault as usize] += u64::from(hit);
-        let told = self.shared.decisions.told();
+        let effect = self.shared.decisions.effect();
         let choices = std::mem::replace(&mut self.fault_rng[fault as usize], before).recorded();
-        self.shared.targets.injected(met, choices, told);
+        self.shared.targets.injected(met, choices, effect);
     }
 
     /// `only` limits connections and partitions to those of this server.

@@ -165,7 +165,7 @@ impl World {
     /// Runs all phases.
     pub fn run(mut self) -> Outcome {
         let inconclusive = !self.phases() && self.stopped.is_none();
-        let healed = self.told_of(&self.shared.outside);
+        let healed = self.describe_fates(&self.shared.outside);
         let looked_at = self.stop != Stop::default();
         let held = if looked_at { self.held() } else { Held::default() };
         let mut shared = self.shared;

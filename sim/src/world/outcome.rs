@@ -73,9 +73,9 @@ pub struct Held {
 
 impl Outcome {
     /// The outcome of a panic in the simulator's own code, which loses the world's state.
-    pub(crate) fn panicked(said: String) -> Outcome {
+    pub(crate) fn panicked(message: String) -> Outcome {
         let Check { class, id, sentence } = Check::SIMULATOR;
-        let (at, event, evidence) = (Instant::default(), 0, vec![said]);
+        let (at, event, evidence) = (Instant::default(), 0, vec![message]);
         Outcome {
             failure: Some(Failure { class, id, sentence, evidence, at, event }),
             inconclusive: false,

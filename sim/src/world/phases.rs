@@ -25,7 +25,7 @@ const ROUNDS: u64 = 4;
 const SETTLE_MAX: u64 = 30_000 * MS;
 /// Leaders that may be elected after the heal, apart from those that follow an exhausted epoch: one
 /// that no server could reach yet, one whose followers come too late, and the final one.
-const REIGNS_MAX: u64 = 3;
+const LEADERSHIPS_MAX: u64 = 3;
 /// Notifications that an election may take per pair of servers. Each server sends its vote to all,
 /// changes it at most as often as there are other servers, and repeats it with growing intervals.
 const NOTIFICATIONS_MAX: u64 = 40;
@@ -45,7 +45,7 @@ pub struct Liveness {
     /// The bound of `took`, ns.
     pub bound: u64,
     /// Leaders elected since the heal.
-    pub reigns: u64,
+    pub leaderships: u64,
     /// Notifications sent since the heal.
     pub notifications: u64,
 }
@@ -229,19 +229,20 @@ impl World {
     /// fork of 0x2d00070016e8 of the swarm with 155 rounds among five servers.
     fn count_elections(&mut self) {
         let (before, counts) = (&self.healed, &self.shared.counters.counts);
-        let reigns = counts.reigns - before.reigns;
+        let leaderships = counts.reigns - before.reigns;
         let outside = counts.notifications_outside - before.notifications_outside;
         let notifications = counts.notifications - before.notifications - outside;
-        self.liveness.reigns = reigns;
+        self.liveness.leaderships = leaderships;
         self.liveness.notifications = notifications;
         let used_up = (counts.commits - before.commits)
             / u64::from(self.shared.options.server.limits.epoch_txns);
         let servers = self.nodes.len() as u64;
         let late = counts.notifications_late - before.notifications_late;
-        let told = NOTIFICATIONS_MAX * servers * servers * (1 + reigns) + late * 2 * (servers - 1);
-        let few = reigns <= REIGNS_MAX + used_up && notifications <= told;
+        let allowed =
+            NOTIFICATIONS_MAX * servers * servers * (1 + leaderships) + late * 2 * (servers - 1);
+        let few = leaderships <= LEADERSHIPS_MAX + used_up && notifications <= allowed;
         let held = few.then_some(()).ok_or_else(|| {
-            format!("{reigns} leaders were elected by {notifications} notifications")
+            format!("{leaderships} leaders were elected by {notifications} notifications")
         });
         self.shared.check(Check::ELECTIONS, held);
     }

@@ -158,12 +158,12 @@ impl Shared {
         text: impl FnOnce() -> String,
     ) {
         let stamp = Stamp { at: self.now, kind, ends };
-        let heard = self.decisions.listens() && matches!(kind, Kind::Fault | Kind::Process);
-        if !heard && self.timeline.is_none() && self.lines.is_none() {
+        let described = self.decisions.listens() && matches!(kind, Kind::Fault | Kind::Process);
+        if !described && self.timeline.is_none() && self.lines.is_none() {
             return self.trace.event(stamp, payload, || plain::event(&text(), &self.net));
         }
         let text = text();
-        if heard {
+        if described {
             self.decisions.hear(&text);
         }
         self.trace.event(stamp, payload, || plain::event(&text, &self.net));

@@ -196,10 +196,10 @@ fn stragglers_are_a_minority_and_return_one_by_one_under_other_leaders() {
     let mut world = settled_world(7);
     let (old, begins) = (world.leaders()[0], world.shared.now);
     assert!(world.leave_behind());
-    let reigns = |world: &World| {
+    let leaderships = |world: &World| {
         world.nodes.values().filter_map(Node::status).map(|s| s.current_epoch).max()
     };
-    let before = reigns(&world);
+    let before = leaderships(&world);
     let ids: Vec<ServerId> = world.nodes.keys().copied().collect();
     // Servers left behind still reach each other, so each is cut off from exactly all the others.
     let apart = |world: &World, one: &ServerId| {
@@ -220,7 +220,7 @@ fn stragglers_are_a_minority_and_return_one_by_one_under_other_leaders() {
         assert!(world.shared.now.0 - begins.0 < 600_000 * MS, "{returned:?} of {behind:?}");
     }
     run_for(&mut world, 20_000);
-    assert!(reigns(&world) > before);
+    assert!(leaderships(&world) > before);
     finish(world);
 }
 

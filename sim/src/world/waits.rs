@@ -34,11 +34,11 @@ impl World {
         let clients = self.clients.values().filter(|client| !client.is_proven());
         let mut waits: Vec<Wait> = clients.map(|client| self.client_waits(client)).collect();
         waits.extend(self.nodes.keys().map(|server| self.server_waits(*server)));
-        let told = waits.iter().map(|Wait { who, whom, why }| match whom[..] {
+        let lines = waits.iter().map(|Wait { who, whom, why }| match whom[..] {
             [] => format!("{who} {why}"),
             _ => format!("{who} waits for {}: it {why}", names(whom)),
         });
-        chain(&waits).into_iter().chain(told).collect()
+        chain(&waits).into_iter().chain(lines).collect()
     }
 
     fn client_waits(&self, client: &Client) -> Wait {

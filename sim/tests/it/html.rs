@@ -98,7 +98,7 @@ fn explanation_has_server_positions_faults_and_last_events() {
 }
 
 #[test]
-fn report_fits_a_screen_and_lists_reigns() {
+fn report_fits_a_screen_and_lists_leaderships() {
     for seed in [1, 2] {
         let report = run(&job(seed, Profile::Default, "", 60));
         let screen = summary::screen(&report);

@@ -86,8 +86,11 @@ fn corpus_folder_is_run() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
     let output = sim(&["--corpus", folder]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let told = text(&output.stdout);
-    assert!(told.contains("/corpus/C3-resumed-at-a-leader-that-stood-still.schedule\n"), "{told}");
+    let printed = text(&output.stdout);
+    assert!(
+        printed.contains("/corpus/C3-resumed-at-a-leader-that-stood-still.schedule\n"),
+        "{printed}"
+    );
     let output = sim(&["--corpus", env!("CARGO_MANIFEST_DIR")]);
     assert_eq!(output.status.code(), Some(2));
 }
@@ -117,9 +120,9 @@ fn timed_out_batch_exits_with_7() {
 #[test]
 fn lite_runs_end_before_the_heal() {
     let output = sim(&["--profile", "lite", "--runs", "30"]);
-    let told = text(&output.stdout);
+    let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(told.contains("passed 30") && told.contains("after p50 -, "), "{told}");
+    assert!(printed.contains("passed 30") && printed.contains("after p50 -, "), "{printed}");
 }
 
 #[test]
@@ -128,10 +131,10 @@ fn json_output_is_complete() {
     let file = path.to_str().expect("a plain name");
     let output = sim(&["--runs", "3", "--duration", "5s", "--json", file]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let told = std::fs::read_to_string(&path).expect("it was written");
+    let printed = std::fs::read_to_string(&path).expect("it was written");
     std::fs::remove_file(&path).expect("it is ours");
     let objects: Vec<Value> =
-        told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        printed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(objects.len(), 4, "three runs and the batch");
     let keys = |object: &Value| -> Vec<String> {
         object.as_object().expect("an object").keys().cloned().collect()
@@ -190,11 +193,11 @@ fn run_is_shown_as_state_lines_page_and_dump() {
         "--dump",
         dump_arg,
     ]);
-    let told = text(&output.stdout);
+    let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let head = told.lines().find(|line| line.contains("| what")).expect("a head of columns");
+    let head = printed.lines().find(|line| line.contains("| what")).expect("a head of columns");
     assert!(head.contains("| s1 ") && head.contains("| s5 ") && !head.contains("| s3 "), "{head}");
-    let line = told.lines().find(|line| line.ends_with("s5 leads")).expect("s5 leads seed 7");
+    let line = printed.lines().find(|line| line.ends_with("s5 leads")).expect("s5 leads seed 7");
     assert_eq!(line.matches('|').count(), head.matches('|').count(), "{line}");
     assert!(std::fs::read_to_string(&page).is_ok_and(|page| page.starts_with("<!doctype html>")));
     let server = std::fs::read_to_string(dump.join("s5.txt")).expect("a file for each server");
@@ -229,9 +232,12 @@ fn scheduled_fault_without_a_target_is_named() {
                 (missing ones are 0)\n";
     assert_eq!(run("1.0s net.split 1"), (Some(0), idle.to_owned()));
     assert_eq!(run("1.0s net.split 1 1"), (Some(0), String::new()));
-    let (code, said) = run("servers 3\nheal.dead 16\n1.0s net.split 1 1");
+    let (code, printed) = run("servers 3\nheal.dead 16\n1.0s net.split 1 1");
     assert_eq!(code, Some(2));
-    assert!(said.contains("heal.* names server 4, and the last one of the run is 3"), "{said}");
+    assert!(
+        printed.contains("heal.* names server 4, and the last one of the run is 3"),
+        "{printed}"
+    );
     std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
@@ -248,17 +254,20 @@ fn run_stops_at_time_event_mark_or_promise() {
     let stopped = |args: &[&str]| {
         let output = sim(&[&["--seed", "7", "--duration", "5s"], args].concat());
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        let told = text(&output.stdout);
-        assert!(told.contains("verdict   stopped") && told.contains("the last events"), "{told}");
-        told
+        let printed = text(&output.stdout);
+        assert!(
+            printed.contains("verdict   stopped") && printed.contains("the last events"),
+            "{printed}"
+        );
+        printed
     };
     assert!(stopped(&["--until", "2.5s"]).contains("stopped at 2.500000s (event "));
-    let told = stopped(&["--until-event", "1000"]);
-    let (_, rest) = told.split_once("(event ").expect("a number");
+    let printed = stopped(&["--until-event", "1000"]);
+    let (_, rest) = printed.split_once("(event ").expect("a number");
     let number: u64 = rest.split(')').next().and_then(|n| n.parse().ok()).expect("a number");
     assert!((1_000..1_100).contains(&number), "{number}");
-    let told = stopped(&["--break-on", "electionwon"]);
-    assert!(told.contains(": s5 reaches ElectionWon"), "s5 leads seed 7: {told}");
+    let printed = stopped(&["--break-on", "electionwon"]);
+    assert!(printed.contains(": s5 reaches ElectionWon"), "s5 leads seed 7: {printed}");
     let never = sim(&["--seed", "7", "--duration", "1s", "--break-on", "DiskFailed"]);
     assert_eq!(never.status.code(), Some(7));
     assert!(text(&never.stderr).contains("DiskFailed: no server has reached it"));
@@ -267,9 +276,9 @@ fn run_stops_at_time_event_mark_or_promise() {
     assert!(text(&held.stderr).contains("Z10: the run has not broken it"));
     let wrong = sim(&["--break-on", "Z99"]);
     assert_eq!(wrong.status.code(), Some(2));
-    let said = text(&wrong.stderr);
+    let printed = text(&wrong.stderr);
     assert!(
-        said.contains("(Z9?)") && said.contains("--at-mark list") && said.len() < 400,
-        "{said}"
+        printed.contains("(Z9?)") && printed.contains("--at-mark list") && printed.len() < 400,
+        "{printed}"
     );
 }

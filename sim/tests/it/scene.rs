@@ -13,7 +13,7 @@ fn scene_is_reproducible_and_covers_all_history_entries() {
     assert_eq!(count(|word| matches!(word, Word::Answered(_))), asked);
     assert!(asked > 800, "{asked}");
     assert!(count(|word| matches!(word, Word::Answered(Err(_)))) > 50);
-    assert!(count(|word| matches!(word, Word::Heard(_))) > 20);
+    assert!(count(|word| matches!(word, Word::Event(_))) > 20);
     assert!(count(|word| matches!(word, Word::Left)) > 0);
     assert!(history.iter().all(|(client, _)| (1..=CLIENTS).contains(&client.0)));
 }

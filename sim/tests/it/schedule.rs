@@ -119,9 +119,9 @@ fn file_error_does_not_hide_a_failure() {
     assert!(text(&all.stderr).contains("a.schedule: a schedule begins"), "{}", text(&all.stderr));
     assert!(text(&all.stdout).contains("runs      2 "), "{}", text(&all.stdout));
     assert!(text(&all.stderr).contains("passed since a1f62b7, and"), "{}", text(&all.stderr));
-    let said = text(&unwritten.stderr);
-    assert_eq!(unwritten.status.code(), Some(1), "{said}");
-    assert!(said.contains("--json /dev/full: ") && said.contains("REPRO: "), "{said}");
+    let printed = text(&unwritten.stderr);
+    assert_eq!(unwritten.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("--json /dev/full: ") && printed.contains("REPRO: "), "{printed}");
     assert_eq!(nowhere.status.code(), Some(2));
     assert!(text(&nowhere.stdout).is_empty(), "nothing is run for what cannot be written");
 }

@@ -1,5 +1,5 @@
-//! What a script observes: the trace of outputs, statuses and digests, and checks that hold in every
-//! script.
+//! What a script observes: the trace of outputs, statuses and digests, and checks that hold in
+//! every script.
 //!
 //! Owns the trace. Must not change a server.
 

@@ -164,9 +164,9 @@ impl Model {
     fn shown(&self, path: &str, zxid: Zxid) -> Result<Cow<'_, Node>, ErrorCode> {
         let node = self.node_at(read_as(path), zxid).ok_or(ErrorCode::NoNode)?;
         Ok(match &self.rules.membership {
-            Some(told) if path == "/zookeeper/config" => Cow::Owned(Node {
-                data: Some(told.text.clone().into()),
-                mtime: told.since.0,
+            Some(members) if path == "/zookeeper/config" => Cow::Owned(Node {
+                data: Some(members.text.clone().into()),
+                mtime: members.since.0,
                 version: -1,
                 ..node.clone()
             }),

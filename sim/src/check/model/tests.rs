@@ -274,8 +274,8 @@ fn set_acl_raises_aversion_and_get_acl_hides_digests() {
 /// DATA-27, edge 64
 #[test]
 fn config_node_shows_the_membership_whatever_is_written() {
-    let told = Membership { text: "server.1=here\nversion=0".into(), since: WallMs(7) };
-    let mut model = Model::new(Rules { membership: Some(told), ..Rules::default() });
+    let members = Membership { text: "server.1=here\nversion=0".into(), since: WallMs(7) };
+    let mut model = Model::new(Rules { membership: Some(members), ..Rules::default() });
     let read = |model: &Model| {
         let get = Request::GetData { path: "/zookeeper/config".into(), watch: false };
         match model.read(ASKER, &get, model.tip()) {

@@ -200,7 +200,9 @@ impl Id {
                  changes nothing",
             ),
             Id::Z24 => ("Z24", "a leader whom no majority follows any more steps down"),
-            Id::Z25 => ("Z25", "who serves has heard of its majority, or of its leader"),
+            Id::Z25 => {
+                ("Z25", "who serves has received messages of its majority, or of its leader")
+            }
             Id::Z26 => (
                 "Z26",
                 "who hears that a quorum follows a leader joins it, and a leader gives way to a \
@@ -218,9 +220,10 @@ impl Id {
             Id::T10 => ("T10", "what may go by itself goes in time"),
             Id::S1 => ("S1", "an ephemeral node lives exactly as long as its session"),
             Id::S2 => ("S2", "a session lives until a committed closeSession"),
-            Id::S3 => {
-                ("S3", "no session expires within its timeout of being heard, or of a new leader")
-            }
+            Id::S3 => (
+                "S3",
+                "no session expires within its timeout of its last message, or of a new leader",
+            ),
             Id::S4 => ("S4", "session ids are unique, and passwords are checked"),
             Id::S5 => (
                 "S5",

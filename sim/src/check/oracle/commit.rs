@@ -170,8 +170,8 @@ impl Oracles {
             vec![
                 format!("silent for {silent:?}, and its timeout is {timeout:?}"),
                 format!(
-                    "{} was heard last at {}; s{by}, which led from {leads_since} on, ended it at \
-                     {at}",
+                    "the last message of {} came at {}; s{by}, which led from {leads_since} on, \
+                     ended it at {at}",
                     txn.session, expiry.received
                 ),
                 format!("transaction: {txn}"),
@@ -251,7 +251,7 @@ impl Oracles {
         })?;
         let goes_on = matches!(txn.op, TxnOp::CloseSession) || !view.closing;
         checks.check(Id::C9, goes_on, || {
-            evidence(format!("{shown}: the session was said to be closing before"))
+            evidence(format!("{shown}: an earlier reply reported that the session is closing"))
         })?;
         if local {
             self.owns_nothing(session, (&request, &txn.op), who)?;

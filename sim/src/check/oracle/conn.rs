@@ -131,7 +131,7 @@ pub(super) struct Conn {
     /// it may not read.
     pub(super) kept: Held,
     /// Events without a zxid, which the next setWatches reply must account for.
-    pub(super) untold: Vec<WatchEvent>,
+    pub(super) unaccounted: Vec<WatchEvent>,
     /// Watches of earlier connections of the session that setWatches has not named here.
     pub(super) held: Held,
     /// Watches that setWatches has named and that no reply has confirmed yet.
@@ -194,7 +194,7 @@ impl Conn {
             replies: 0,
             watches: ConnWatches::default(),
             kept: Held::default(),
-            untold: Vec::new(),
+            unaccounted: Vec::new(),
             held: Held::default(),
             resent: Held::default(),
             unshown: BTreeSet::new(),

@@ -122,7 +122,7 @@ mod tests {
     }
 
     /// The difference of an empty ensemble's tree after one change of one node.
-    fn told(path: &str, change: impl FnOnce(&mut crate::check::model::Node)) -> String {
+    fn text_of(path: &str, change: impl FnOnce(&mut crate::check::model::Node)) -> String {
         let (model, mut nodes) = (model(), Nodes::default());
         let mut change = Some(change);
         for (each, node) in model.nodes_at(Zxid::ZERO) {
@@ -140,16 +140,16 @@ mod tests {
     #[test]
     fn first_different_node_is_named_with_its_parts() {
         let list = [Acl { perms: Perms(1), scheme: "world".into(), id: "anyone".into() }];
-        assert_eq!(told("", |_| {}), "no node differs: sessions do");
-        let data = told("/", |node| node.data = Some(Bytes::from_static(b"x")));
+        assert_eq!(text_of("", |_| {}), "no node differs: sessions do");
+        let data = text_of("/", |node| node.data = Some(Bytes::from_static(b"x")));
         assert!(data.ends_with("is /: data: 1 bytes \"x\", the model 0 bytes \"\""), "{data}");
-        let stat = told("/zookeeper", |node| (node.version, node.mzxid) = (3, Zxid(0x10)));
+        let stat = text_of("/zookeeper", |node| (node.version, node.mzxid) = (3, Zxid(0x10)));
         assert_eq!(
             stat,
             "the first node that differs is /zookeeper: stat: mzxid 0x10, the model 0x0; stat: \
              version 0x3, the model 0x0"
         );
-        let acl = told("/zookeeper", |node| node.acl = list.into());
+        let acl = text_of("/zookeeper", |node| node.acl = list.into());
         assert!(acl.starts_with("the first node that differs is /zookeeper: acl: [Acl"), "{acl}");
         let model = model();
         let nothing = Nodes::default().differ_from(&model, Zxid::ZERO);

@@ -98,10 +98,10 @@ impl Zab {
     fn is_late(&self, disk: &Disk<'_>) -> bool {
         let server = &self.servers[&disk.server];
         let epochs = |state: &DurableState| [state.accepted_epoch, state.current_epoch];
-        let (told, issued) = (epochs(disk.state), epochs(&server.disk_model.issued().state));
+        let (reported, issued) = (epochs(disk.state), epochs(&server.disk_model.issued().state));
         let found = [server.accepted, server.current];
         let all = |a: [Epoch; 2], b: [Epoch; 2]| a[0] <= b[0] && a[1] <= b[1];
-        told != found && all(told, found) && all(found, issued)
+        reported != found && all(reported, found) && all(found, issued)
     }
 
     /// Z1: when the first server stores the present voters in place of others, a quorum has the

@@ -1,5 +1,5 @@
-//! One end of a link between servers: what has been sent and received on it, and what still waits for
-//! an answer.
+//! One end of a link between servers: what has been sent and received on it, and what still waits
+//! for an answer.
 //!
 //! Owns the messages under way, and the send times of those that wait. Must not depend on how a
 //! leader counts ping rounds: any answer proves that its sender followed this leader when the
@@ -172,7 +172,7 @@ impl SyncEvidence {
 
     /// Notes a message that one of the two sends. If it answers a sync, returns when that was
     /// requested.
-    pub(super) fn said(&mut self, message: &PeerMessage, at: Instant) -> Option<Instant> {
+    pub(super) fn sent(&mut self, message: &PeerMessage, at: Instant) -> Option<Instant> {
         if let PeerMessage::Leader(FromLeader::Ping { round, .. }) = message {
             self.pings.push_back((*round, at));
         } else if let PeerMessage::Learner(FromLearner::Pong { sent, .. }) = message {

@@ -33,7 +33,7 @@ pub(super) struct Locals {
     /// The present local sessions of each server.
     lists: BTreeMap<ServerId, BTreeSet<SessionId>>,
     /// The session options of each server's last start. They may differ from start to start.
-    told: BTreeMap<ServerId, SessionOptions>,
+    configured: BTreeMap<ServerId, SessionOptions>,
 }
 
 #[derive(Clone, Debug)]
@@ -51,18 +51,20 @@ struct Local {
 
 impl Locals {
     /// The server is started with these options.
-    pub(super) fn is_told(&mut self, server: ServerId, sessions: SessionOptions) {
-        self.told.insert(server, sessions);
+    pub(super) fn configure(&mut self, server: ServerId, sessions: SessionOptions) {
+        self.configured.insert(server, sessions);
     }
 
     /// Whether the server creates local sessions: by the options of its last start, or by `rules`
     /// if no start was observed.
     pub(super) fn are_begun_by(&self, server: ServerId, rules: &LocalRules) -> bool {
-        self.told.get(&server).map_or_else(|| rules.servers.contains(&server), |told| told.local)
+        self.configured
+            .get(&server)
+            .map_or_else(|| rules.servers.contains(&server), |configured| configured.local)
     }
 
     fn are_upgraded_by(&self, server: ServerId, rules: &LocalRules) -> bool {
-        self.told.get(&server).map_or(rules.upgrade, |told| told.upgrade)
+        self.configured.get(&server).map_or(rules.upgrade, |configured| configured.upgrade)
     }
 
     /// Whether a local session ever had this id.
@@ -290,8 +292,8 @@ impl Oracles {
         let wanted = self.asked_by(session, server).any(creates_ephemeral);
         self.checks.check(Id::S8, may && own && wanted, || {
             let what = format!(
-                "an upgrade for server {server} (is it told to: {may}, is the session its own: \
-                 {own}, does a request need it: {wanted})"
+                "an upgrade for server {server} (is it configured to: {may}, is the session its \
+                 own: {own}, does a request need it: {wanted})"
             );
             vec![what, format!("transaction: {}", txn())]
         })

@@ -76,7 +76,7 @@ impl Zab {
             let bytes = if same { "the same bytes" } else { "other bytes" };
             vec![format!("server {id} proposes {zxid}, which was dealt before with {bytes}")]
         })?;
-        self.is_heard_last(checks, id, zxid)?;
+        self.was_received_last(checks, id, zxid)?;
         let begun = self.epochs.of(epoch).and_then(|view| view.begun.as_ref());
         let leader = begun.map(|begun| begun.leader);
         checks.check(Id::Z1, leader == Some(id), || {
@@ -157,7 +157,7 @@ impl Zab {
 
     /// Z23: a leader's proposal is not caused by a message on a link that the same peer has
     /// replaced by a later one.
-    fn is_heard_last(&self, checks: &mut Checks, id: ServerId, zxid: Zxid) -> Verdict {
+    fn was_received_last(&self, checks: &mut Checks, id: ServerId, zxid: Zxid) -> Verdict {
         let server = &self.servers[&id];
         let cause = server.cause.and_then(|cause| server.links.get(&cause));
         let replaced = cause.is_some_and(|older| {

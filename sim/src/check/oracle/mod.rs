@@ -258,7 +258,7 @@ impl Oracles {
             }
             Observation::Started { server, sessions } => {
                 self.restarted(*server);
-                self.locals.is_told(*server, *sessions);
+                self.locals.configure(*server, *sessions);
                 Ok(())
             }
             Observation::Stopped { server } => {

@@ -32,7 +32,7 @@ struct Round {
     since: Instant,
     vote: Vote,
     /// How many notifications each other server was sent.
-    told: BTreeMap<ServerId, u32>,
+    sent: BTreeMap<ServerId, u32>,
     /// How many notifications of each other server were behind or not LOOKING, so that each may
     /// have got an answer.
     asked: BTreeMap<ServerId, u32>,
@@ -46,13 +46,13 @@ impl Notifications {
 
     /// The server is about to handle this input.
     pub(super) fn entered(&mut self, id: ServerId, input: &Input) {
-        let Input::Election(from, said) = input else {
+        let Input::Election(from, notification) = input else {
             return;
         };
         if let Some(round) = self.0.get_mut(&id) {
-            let older = said.round < round.number;
-            let less = said.round == round.number && said.vote < round.vote;
-            if older || less || said.server_state != ServerState::Looking {
+            let older = notification.round < round.number;
+            let less = notification.round == round.number && notification.vote < round.vote;
+            if older || less || notification.server_state != ServerState::Looking {
                 *round.asked.entry(*from).or_default() += 1;
             }
         }
@@ -67,35 +67,35 @@ impl Notifications {
         now: Instant,
     ) -> Verdict {
         let votes = VOTES_PER_VOTER * u32::try_from(zab.voters.0.len()).unwrap_or(u32::MAX);
-        for (to, said) in election {
-            if said.server_state != ServerState::Looking {
+        for (to, notification) in election {
+            if notification.server_state != ServerState::Looking {
                 self.0.remove(&id);
                 continue;
             }
             let anew = || Round {
-                number: said.round,
+                number: notification.round,
                 since: now,
-                vote: said.vote,
-                told: BTreeMap::new(),
+                vote: notification.vote,
+                sent: BTreeMap::new(),
                 asked: BTreeMap::new(),
             };
             let round = self.0.entry(id).or_insert_with(anew);
-            if round.number != said.round {
+            if round.number != notification.round {
                 *round = anew();
             }
-            round.vote = said.vote;
-            let told = round.told.entry(*to).or_default();
-            *told += 1;
-            let (told, asked) = (*told, round.asked.get(to).copied().unwrap_or_default());
+            round.vote = notification.vote;
+            let sent = round.sent.entry(*to).or_default();
+            *sent += 1;
+            let (sent, asked) = (*sent, round.asked.get(to).copied().unwrap_or_default());
             let since = round.since;
             let pauses = u32::try_from(now.since(since).as_nanos() / PAUSE.as_nanos());
             let most = (votes + 1) * (DOUBLINGS + 2) + pauses.unwrap_or(u32::MAX) + asked;
-            checks.check(Id::L14, told <= most, || {
+            checks.check(Id::L14, sent <= most, || {
                 vec![format!(
-                    "server {id} has told server {to} {told} times since {since} what it votes for \
-                     in round {}, which has said \
-                     {asked} times that it knows less; now: {said}",
-                    said.round
+                    "server {id} has sent server {to} its vote of round {} {sent} times since \
+                     {since}, and received {asked} older or lower votes of it; the last one \
+                     sent: {notification}",
+                    notification.round
                 )]
             })?;
         }

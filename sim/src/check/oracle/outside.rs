@@ -63,11 +63,12 @@ impl Looking {
     }
 
     /// The server whose notification claims to lead, and that a majority of voters follows or is.
-    fn reign(&self, voters: &Voters) -> Option<ServerId> {
+    fn established(&self, voters: &Voters) -> Option<ServerId> {
         let follows = |id: ServerId, leader: ServerId| {
-            let said = self.received.get(&id);
-            said.is_some_and(|said| {
-                said.server_state != ServerState::Looking && said.vote.candidate == leader
+            let notification = self.received.get(&id);
+            notification.is_some_and(|notification| {
+                notification.server_state != ServerState::Looking
+                    && notification.vote.candidate == leader
             })
         };
         let leads = |leader: &ServerId| {
@@ -77,11 +78,17 @@ impl Looking {
         leaders.find(|leader| voters.most(|id| follows(id, *leader)))
     }
 
-    fn hears(&mut self, from: ServerId, said: Notification, voters: &Voters, now: Instant) {
-        self.received.insert(from, said);
-        let reign = self.reign(voters);
-        let before = self.since.filter(|(leader, _)| Some(*leader) == reign);
-        self.since = before.or(reign.map(|leader| (leader, now)));
+    fn receives(
+        &mut self,
+        from: ServerId,
+        notification: Notification,
+        voters: &Voters,
+        now: Instant,
+    ) {
+        self.received.insert(from, notification);
+        let established = self.established(voters);
+        let before = self.since.filter(|(leader, _)| Some(*leader) == established);
+        self.since = before.or(established.map(|leader| (leader, now)));
     }
 
     /// Z26: joins the leader in time, if there is one to join.
@@ -95,10 +102,12 @@ impl Looking {
             return Ok(());
         };
         checks.check(Id::Z26, now.since(since.max(awake)) <= JOIN, || {
-            let words = self.received.iter().map(|(from, said)| format!("server {from}: {said}"));
+            let received = self.received.iter();
+            let words =
+                received.map(|(from, notification)| format!("server {from}: {notification}"));
             let mut lines = vec![format!(
-                "server {id} looks for a leader, and has heard since {since} that a quorum follows \
-                 server {leader}"
+                "server {id} looks for a leader, and was notified since {since} that a quorum \
+                 follows server {leader}"
             )];
             lines.extend(words);
             lines
@@ -125,8 +134,8 @@ impl Outside {
         let awake = awake.max(self.rested(id));
         if let Some(looking) = self.looking.get_mut(&id) {
             looking.joins(checks, id, (now, awake))?;
-            if let Input::Election(from, said) = input {
-                looking.hears(*from, *said, &zab.voters, now);
+            if let Input::Election(from, notification) = input {
+                looking.receives(*from, *notification, &zab.voters, now);
             }
         }
         if let Input::Peer(link, PeerEvent::Message(message)) = input
@@ -163,8 +172,8 @@ impl Outside {
         if let Some(Outrun { by, promised, epoch, since }) = self.outrun.get(&id).copied() {
             checks.check(Id::Z26, now.since(since.max(awake)) <= GIVE_WAY, || {
                 vec![format!(
-                    "server {id} leads epoch {epoch} on, and has heard at {since} that server {by} \
-                     has promised epoch \
+                    "server {id} leads epoch {epoch} on, and was notified at {since} that server \
+                     {by} has promised epoch \
                      {promised}: it can never follow"
                 )]
             })?;
@@ -176,8 +185,8 @@ impl Outside {
         }
         let own = election
             .iter()
-            .map(|(_, said)| said)
-            .find(|said| said.server_state == ServerState::Looking);
+            .map(|(_, notification)| notification)
+            .find(|notification| notification.server_state == ServerState::Looking);
         let round = own.map(|own| own.round);
         // A step with commands to links may have left a leader or follower role, which begins
         // another election: then only the notification of this step gives its round.

@@ -21,16 +21,16 @@ use super::voters::{Past, Voters};
 use super::zab::{Server, Zab};
 
 /// A message in the step that sends it.
-struct Said<'a> {
+struct Sending<'a> {
     by: ServerId,
     link: LinkId,
     to: Option<&'a Link>,
     message: &'a PeerMessage,
 }
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for Sending<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Said { by, link, to, message } = self;
+        let Sending { by, link, to, message } = self;
         match to.map(|link| link.peer) {
             Some(peer) => write!(f, "server {by} says to server {peer} on {link}: {message}"),
             None => write!(f, "server {by} says on {link}: {message}"),
@@ -170,7 +170,7 @@ impl Zab {
             }
             self.is_confirmed(checks, by, *link, message, at)?;
             let to = self.servers[&by].links.get(link);
-            self.is_true(checks, &Said { by, link: *link, to, message })?;
+            self.is_true(checks, &Sending { by, link: *link, to, message })?;
             let epoch = to.and_then(|link| link.epoch);
             if let Some(view) = self.server(by).links.get_mut(link) {
                 view.sent.add(message);
@@ -296,16 +296,16 @@ impl Zab {
     }
 
     /// Z14, Z17: what a message vouches for is durable at its sender.
-    fn is_true(&self, checks: &mut Checks, said: &Said<'_>) -> Verdict {
-        let server = &self.servers[&said.by];
+    fn is_true(&self, checks: &mut Checks, sending: &Sending<'_>) -> Verdict {
+        let server = &self.servers[&sending.by];
         let (held, issued) = (server.disk_model.durable(), server.disk_model.issued());
         let (accepted, current) = (held.state.accepted_epoch, held.state.current_epoch);
         let kept = server.disk_model.kept();
         let end = kept.end();
-        let epoch = said.to.and_then(|link| link.epoch);
+        let epoch = sending.to.and_then(|link| link.epoch);
         let evidence = || {
             vec![
-                said.to_string(),
+                sending.to_string(),
                 format!("durable there: log up to {end}, {}", text::kept(&held.state)),
             ]
         };
@@ -316,10 +316,10 @@ impl Zab {
                 lines
             }
         };
-        if let PeerMessage::Learner(FromLearner::FollowerInfo { history, .. }) = said.message {
-            self.has_this_voice(checks, said.by, history.history_status, &evidence)?;
+        if let PeerMessage::Learner(FromLearner::FollowerInfo { history, .. }) = sending.message {
+            self.has_this_voice(checks, sending.by, history.history_status, &evidence)?;
         } else if let PeerMessage::Learner(FromLearner::AckEpoch { current: named, last, .. }) =
-            said.message
+            sending.message
         {
             let promise =
                 format!("the promise of epoch {}", text::maybe(epoch.map(|epoch| epoch.0)));
@@ -332,13 +332,13 @@ impl Zab {
             let history = format!("a history of epoch {} that ends at {last}", named.0);
             checks.check(Id::Z17, *named == current && is_end, without(history))?;
         } else if let PeerMessage::Learner(FromLearner::AckNewLeader { epoch: named }) =
-            said.message
+            sending.message
         {
             let both = format!("promise and history of epoch {}", named.0);
             checks.check(Id::Z17, accepted >= *named && current >= *named, without(both))?;
             checks.check(Id::Z14, issued.state.accepted_epoch <= *named, evidence)?;
-            self.has_initial(checks, said.by, *named, kept, "acknowledges")?;
-        } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = said.message {
+            self.has_initial(checks, sending.by, *named, kept, "acknowledges")?;
+        } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = sending.message {
             let log = format!("the log up to {zxid}");
             checks.check(Id::Z17, kept.at_or_before(*zxid) >= *zxid, without(log))?;
             let bound = epoch.is_none_or(|epoch| issued.state.accepted_epoch <= epoch);

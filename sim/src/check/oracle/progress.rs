@@ -29,14 +29,14 @@ const SLACK: Duration = Duration::from_secs(2);
 pub(super) struct Progress {
     /// Until when a fault of the server or its network lasts.
     unwell: BTreeMap<ServerId, Instant>,
-    reigns: BTreeMap<ServerId, Reign>,
+    leaderships: BTreeMap<ServerId, Leadership>,
     /// Followers that have received a LOOKING notification of their leader.
     released: BTreeSet<ServerId>,
 }
 
 /// What a leader waits for while it leads.
 #[derive(Clone, Default, Debug)]
-struct Reign {
+struct Leadership {
     /// When it began to serve.
     begun: Option<Instant>,
     /// Uncommitted proposals and when they were made.
@@ -79,14 +79,14 @@ impl Progress {
 
     /// The server's process starts or ends, or its time as leader ends.
     pub(super) fn restarted(&mut self, id: ServerId) {
-        self.reigns.remove(&id);
+        self.leaderships.remove(&id);
         self.released.remove(&id);
     }
 
     /// The server is about to handle this input.
     pub(super) fn entered(&mut self, zab: &Zab, id: ServerId, input: &Input, now: Instant) {
-        if let Input::Election(from, said) = input
-            && said.server_state == ServerState::Looking
+        if let Input::Election(from, notification) = input
+            && notification.server_state == ServerState::Looking
             && zab.follows(id).is_some_and(|(leader, _)| leader == *from)
         {
             self.released.insert(id);
@@ -94,14 +94,16 @@ impl Progress {
         let Input::Peer(link, event) = input else {
             return;
         };
-        let Some(reign) = self.reigns.get_mut(&id) else {
+        let Some(leadership) = self.leaderships.get_mut(&id) else {
             return;
         };
-        match (event, reign.learners.get_mut(link)) {
+        match (event, leadership.learners.get_mut(link)) {
             (PeerEvent::Down, _) => {
-                reign.learners.remove(link);
+                leadership.learners.remove(link);
             }
-            (PeerEvent::Drained, _) => reign.learners.entry(*link).or_default().took = Some(now),
+            (PeerEvent::Drained, _) => {
+                leadership.learners.entry(*link).or_default().took = Some(now)
+            }
             (
                 PeerEvent::Message(PeerMessage::Learner(FromLearner::AckNewLeader { .. })),
                 Some(debt),
@@ -124,36 +126,36 @@ impl Progress {
         status: &Status,
         now: Instant,
     ) {
-        let reign = self.reigns.entry(id).or_default();
+        let leadership = self.leaderships.entry(id).or_default();
         if status.serving {
-            reign.begun.get_or_insert(now);
+            leadership.begun.get_or_insert(now);
         }
         for command in disk {
             if let DiskCommand::Append { entry, .. } = command
                 && status.serving
             {
-                reign.open.push_back((entry.zxid, now));
+                leadership.open.push_back((entry.zxid, now));
             }
         }
-        while reign.open.front().is_some_and(|(zxid, _)| *zxid <= status.committed) {
-            reign.open.pop_front();
+        while leadership.open.front().is_some_and(|(zxid, _)| *zxid <= status.committed) {
+            leadership.open.pop_front();
         }
         for command in peers {
             match command {
                 PeerCommand::Send(link, PeerMessage::Leader(FromLeader::Proposal(entry))) => {
-                    let debt = reign.learners.entry(*link).or_default();
+                    let debt = leadership.learners.entry(*link).or_default();
                     debt.sent = entry.zxid;
                     debt.owes.get_or_insert(now);
                 }
                 // The acknowledgement of NEWLEADER covers all earlier proposals.
                 PeerCommand::Send(link, PeerMessage::Leader(FromLeader::NewLeader { .. })) => {
-                    reign.learners.entry(*link).or_default().owes = None;
+                    leadership.learners.entry(*link).or_default().owes = None;
                 }
                 PeerCommand::Send(link, PeerMessage::Leader(FromLeader::UpToDate { .. })) => {
-                    reign.learners.entry(*link).or_default().served = Some(now);
+                    leadership.learners.entry(*link).or_default().served = Some(now);
                 }
                 PeerCommand::Close(link, _) => {
-                    reign.learners.remove(link);
+                    leadership.learners.remove(link);
                 }
                 PeerCommand::Send(..) | PeerCommand::Dial(_) => {}
             }
@@ -176,7 +178,7 @@ impl Progress {
             let Some(link) = zab.link(id, *on) else {
                 continue;
             };
-            let debt = self.reigns.get(&id).and_then(|reign| reign.learners.get(on));
+            let debt = self.leaderships.get(&id).and_then(|leadership| leadership.learners.get(on));
             let debt = debt.copied().unwrap_or_default();
             let (since, limit) = match (zab.follows(id), debt.served) {
                 (Some((_, since)), _) if zab.serves(id) => (since, rules.silence_limit()),
@@ -208,7 +210,7 @@ impl Progress {
                          {limit:?} from {since} on"
                     ),
                     format!(
-                        "it has last said something at {received}, and its link had taken all that it \
+                        "its last message came at {received}, and its link had taken all that it \
                          was sent {took}; {owed}"
                     ),
                 ]
@@ -252,8 +254,8 @@ impl Progress {
                 checks.check(Id::L11, !stood(leader) || self.released.contains(&id), || {
                     vec![format!(
                         "server {id} serves behind server {leader}, their link stands, and it \
-                         looks for a leader; server {leader} has \
-                         not said that it looks for one itself"
+                         looks for a leader; server {leader} \
+                         has not notified it that it looks for one itself"
                     )]
                 })
             }
@@ -289,11 +291,11 @@ impl Progress {
         (now, awake): (Instant, Instant),
         sync_limit: Duration,
     ) -> Verdict {
-        let Some(reign) = self.reigns.get(&id).filter(|_| !sync_limit.is_zero()) else {
+        let Some(leadership) = self.leaderships.get(&id).filter(|_| !sync_limit.is_zero()) else {
             return Ok(());
         };
         let patience = sync_limit * 2 + SLACK;
-        for (link, debt) in &reign.learners {
+        for (link, debt) in &leadership.learners {
             let (Some(since), Some(_)) = (debt.owes, debt.synced) else {
                 continue;
             };
@@ -319,7 +321,7 @@ impl Progress {
         (now, since): (Instant, Instant),
         begin_limit: Duration,
     ) -> Verdict {
-        let begun = self.reigns.get(&id).is_none_or(|reign| reign.begun.is_some());
+        let begun = self.leaderships.get(&id).is_none_or(|leadership| leadership.begun.is_some());
         if begun || begin_limit.is_zero() {
             return Ok(());
         }
@@ -342,10 +344,10 @@ impl Progress {
         (now, awake): (Instant, Instant),
         bound: Duration,
     ) -> Verdict {
-        let Some(reign) = self.reigns.get(&id).filter(|_| !bound.is_zero()) else {
+        let Some(leadership) = self.leaderships.get(&id).filter(|_| !bound.is_zero()) else {
             return Ok(());
         };
-        let Some((zxid, at)) = reign.open.front().copied() else {
+        let Some((zxid, at)) = leadership.open.front().copied() else {
             return Ok(());
         };
         let long = |since: Instant| now.since(since) > bound;
@@ -383,7 +385,7 @@ impl Progress {
         }
         let leader = zab.follows(id).map_or(id, |(leader, _)| leader);
         let begun = if leader == id {
-            self.reigns.get(&id).and_then(|reign| reign.begun)
+            self.leaderships.get(&id).and_then(|leadership| leadership.begun)
         } else {
             self.serves_since(zab, leader, id)
         };
@@ -406,7 +408,7 @@ impl Progress {
 
     /// When the leader sent UPTODATE to a learner, on a link that still stands.
     fn serves_since(&self, zab: &Zab, leader: ServerId, id: ServerId) -> Option<Instant> {
-        let links = &self.reigns.get(&leader)?.learners;
+        let links = &self.leaderships.get(&leader)?.learners;
         let own = links.iter().filter(|(link, _)| zab.peer_of(leader, **link) == Some(id));
         own.filter_map(|(_, debt)| debt.served).max()
     }
@@ -419,7 +421,7 @@ impl Progress {
         id: ServerId,
         (now, bound): (Instant, Duration),
     ) -> Vec<ServerId> {
-        let Some(reign) = self.reigns.get(&id) else {
+        let Some(leadership) = self.leaderships.get(&id) else {
             return Vec::new();
         };
         let long = |since: Instant| now.since(since) > bound;
@@ -428,8 +430,10 @@ impl Progress {
         // link is not enough (seed 0x3ef5726b3c29: the server had restarted and followed another
         // leader).
         let follows = |server: ServerId| {
-            let mut linked =
-                reign.learners.iter().filter(|(link, _)| zab.peer_of(id, **link) == Some(server));
+            let mut linked = leadership
+                .learners
+                .iter()
+                .filter(|(link, _)| zab.peer_of(id, **link) == Some(server));
             linked.any(|(_, debt)| debt.synced.is_some_and(long))
                 && zab.serves(server)
                 && zab.follows(server).is_some_and(|(leader, since)| leader == id && long(since))

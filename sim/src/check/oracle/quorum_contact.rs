@@ -50,11 +50,11 @@ impl Zab {
             let received: Vec<String> = server
                 .links
                 .values()
-                .map(|link| format!("of server {} what it said at {}", link.peer, link.spoken))
+                .map(|link| format!("of server {} what it sent at {}", link.peer, link.spoken))
                 .collect();
             let limit = format!("and its limit is {silence_limit:?}");
             vec![format!(
-                "server {id} serves at {now}, has last heard {}, {limit}",
+                "server {id} serves at {now}, has last received {}, {limit}",
                 received.join(", ")
             )]
         })

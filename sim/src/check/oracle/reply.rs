@@ -123,7 +123,7 @@ impl Oracles {
         })?;
         if conn.replies == 0 {
             checks.check(Id::C6, place >= conn.claimed, || {
-                answer.evidence(&format!("the client said that it had seen {}", conn.claimed))
+                answer.evidence(&format!("the client reported that it had seen {}", conn.claimed))
             })?;
         }
         checks.check(Id::C4, place >= conn.acknowledged, || {
@@ -143,8 +143,8 @@ impl Oracles {
             })?;
         }
         let is_resumption = matches!(asked.request, Request::SetWatches(_));
-        checks.check(Id::W7, is_resumption || conn.untold.is_empty(), || {
-            let events: Vec<String> = conn.untold.iter().map(describe).collect();
+        checks.check(Id::W7, is_resumption || conn.unaccounted.is_empty(), || {
+            let events: Vec<String> = conn.unaccounted.iter().map(describe).collect();
             answer.evidence(&format!("{events:?} belong to no setWatches"))
         })?;
         let audience = Audience { rules: model.rules(), ids: &conn.shown.settled };
@@ -173,7 +173,7 @@ impl Oracles {
         let right = logged.answer(&asked.request);
         checks.check(Id::C8, result.is_ok() || right.is_err(), || {
             answer.evidence(&format!(
-                "it is said to have failed ({result:?}), and is done: {}",
+                "the reply reports a failure ({result:?}), but the write is done: {}",
                 logged.txn
             ))
         })?;
@@ -326,12 +326,12 @@ impl Oracles {
         let Resumption { events, registered } = self.model.resume(watches, answer.zxid);
         let Oracles { checks, model, conns, armed, .. } = self;
         let conn = conns.get_mut(&answer.conn).expect("has a phase");
-        let told = std::mem::take(&mut conn.untold);
-        for event in &told {
+        let events_sent = std::mem::take(&mut conn.unaccounted);
+        for event in &events_sent {
             let is_it =
                 |(kind, path): &&(EventType, String)| *kind == event.event && *path == event.path;
             let owed = events.iter().filter(is_it).count();
-            let times = told.iter().filter(|other| *other == event).count();
+            let times = events_sent.iter().filter(|other| *other == event).count();
             let other_type = events.iter().any(|(_, path)| *path == event.path);
             let id = if owed == 0 && other_type { Id::W4 } else { Id::W7 };
             checks.check(id, times <= owed, || {
@@ -339,9 +339,10 @@ impl Oracles {
             })?;
         }
         for (kind, path) in &events {
-            let received = told.iter().any(|event| event.event == *kind && event.path == *path);
+            let received =
+                events_sent.iter().any(|event| event.event == *kind && event.path == *path);
             checks.check(Id::W2, received, || {
-                answer.evidence(&format!("{kind:?} of {path} was missed, and is not told"))
+                answer.evidence(&format!("{kind:?} of {path} was missed, and is not sent"))
             })?;
         }
         for (table, path) in &registered {
@@ -352,7 +353,9 @@ impl Oracles {
             let lost = lost
                 .filter(|f| everybody.may_hear(&f.acl) && Some(f.zxid) <= watches.relative_zxid);
             checks.check(Id::W2, lost.is_none(), || {
-                answer.evidence(&format!("{lost:?} was never told, and is said to have been seen"))
+                answer.evidence(&format!(
+                    "{lost:?} was never sent, and the reply registers its watch as if it had been"
+                ))
             })?;
             conn.watches.register(model, armed, (answer.conn, slot, path), answer.zxid);
         }
@@ -387,7 +390,7 @@ impl Oracles {
             vec![format!("{who}: {}, and no setWatches is next", describe(event))]
         })?;
         let since = conn.resent.used_up_since(event.event, &event.path);
-        conn.untold.push(event.clone());
+        conn.unaccounted.push(event.clone());
         // A watch that was used up without an event, because the client may not read the node,
         // still counts as held by its client: the client may have set another one since, after the
         // node was deleted or created again.

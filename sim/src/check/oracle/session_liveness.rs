@@ -44,7 +44,7 @@ pub(super) struct SessionLiveness {
     /// The same, without reports of learners.
     directly: BTreeMap<(SessionId, ServerId), Instant>,
     /// Per follower and session: when the follower last reported it to its leader.
-    told: BTreeMap<(ServerId, SessionId), Instant>,
+    reported: BTreeMap<(ServerId, SessionId), Instant>,
     /// When the session's creation was proposed: a follower need not report earlier requests.
     begun: BTreeMap<SessionId, Instant>,
     /// Per session and server: when the server last touched it with its granted timeout, by the
@@ -136,9 +136,9 @@ impl SessionLiveness {
                 self.note(*session, id, at);
                 // A report counts for the granted timeout only from the server that the client has
                 // moved to (SESS-16).
-                let told = model.session(*session);
+                let reported = model.session(*session);
                 if follower.is_some()
-                    && follower == told.and_then(|told| told.server_at(model.tip()))
+                    && follower == reported.and_then(|reported| reported.server_at(model.tip()))
                 {
                     self.renewed.insert((*session, id), at);
                 }
@@ -161,8 +161,8 @@ impl SessionLiveness {
         *directly = asked.max(*directly);
         let renewed = self.renewed.entry((session, server)).or_default();
         *renewed = asked.max(*renewed);
-        let told = self.told.get(&(server, session));
-        let known = self.begun.get(&session).max(told);
+        let reported = self.reported.get(&(server, session));
+        let known = self.begun.get(&session).max(reported);
         if follows_since.is_some_and(|since| since < asked) && known.is_none_or(|at| *at < asked) {
             self.owed.entry(server).or_default().insert(session, conn);
         }
@@ -257,9 +257,9 @@ impl Oracles {
                 continue;
             };
             if let PeerMessage::Learner(FromLearner::Pong { touched, .. }) = message {
-                self.has_told(id, touched)?;
+                self.has_reported(id, touched)?;
             } else if let PeerMessage::Learner(FromLearner::Request { session, .. }) = message {
-                self.liveness.told.insert((id, *session), self.now);
+                self.liveness.reported.insert((id, *session), self.now);
                 if let Some(owed) = self.liveness.owed.get_mut(&id) {
                     owed.remove(session);
                 }
@@ -268,13 +268,13 @@ impl Oracles {
         Ok(())
     }
 
-    fn has_told(&mut self, id: ServerId, touched: &[(SessionId, u32)]) -> Verdict {
+    fn has_reported(&mut self, id: ServerId, touched: &[(SessionId, u32)]) -> Verdict {
         for (session, _) in touched {
-            self.liveness.told.insert((id, *session), self.now);
+            self.liveness.reported.insert((id, *session), self.now);
         }
         for session in std::mem::take(&mut self.liveness.unread) {
-            let told = |session| touched.iter().any(|(told, _)| *told == session);
-            let tells = told(session) || !self.model.is_alive(session);
+            let reported = |session| touched.iter().any(|(reported, _)| *reported == session);
+            let tells = reported(session) || !self.model.is_alive(session);
             self.checks.check(Id::S3, tells, || {
                 vec![format!(
                     "server {id} reads no clients, and does not tell its leader of session \
@@ -288,7 +288,7 @@ impl Oracles {
             if !holds || !self.model.is_alive(session) {
                 continue;
             }
-            let tells = touched.iter().any(|(told, _)| *told == session);
+            let tells = touched.iter().any(|(reported, _)| *reported == session);
             self.checks.check(Id::S3, tells, || {
                 vec![format!(
                     "server {id} has answered session {session} on {conn}, and does not tell its \

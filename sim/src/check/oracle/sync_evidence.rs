@@ -23,17 +23,18 @@ impl Zab {
         let Some(view) = self.server(by).links.get_mut(&link) else {
             return Ok(());
         };
-        let Some(since) = view.evidence.said(message, at) else {
+        let Some(since) = view.evidence.sent(message, at) else {
             return Ok(());
         };
         let confirmed = &self.servers[&by].confirmed;
         let confirms = |id: ServerId| id == by || confirmed.get(&id) >= Some(&since);
         checks.check(Id::C5, self.voters.most(confirms), || {
-            let told = confirmed.iter().map(|(id, at)| format!("server {id} to what left at {at}"));
-            let told: Vec<String> = told.collect();
+            let answers =
+                confirmed.iter().map(|(id, at)| format!("server {id} to what left at {at}"));
+            let answers: Vec<String> = answers.collect();
             vec![
                 format!("server {by} says at {at} on {link}: {message}; it was asked at {since}"),
-                format!("answers that it has had: {}", told.join(", ")),
+                format!("answers that it has had: {}", answers.join(", ")),
             ]
         })
     }

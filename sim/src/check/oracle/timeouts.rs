@@ -47,18 +47,19 @@ impl Timeouts {
     /// The least possible timeout. `renewed`: the leader has touched the session by a report of the
     /// session's server while it leads, and so knows what was granted.
     pub(super) fn least(&self, renewed: bool) -> u32 {
-        let told = self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));
-        let told = told.min();
-        let first = self.created.filter(|_| !renewed || told.is_none());
-        told.into_iter().chain(first).min().unwrap_or(0)
+        let named = self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));
+        let named = named.min();
+        let first = self.created.filter(|_| !renewed || named.is_none());
+        named.into_iter().chain(first).min().unwrap_or(0)
     }
 
     /// Whether this timeout is possible. `renewed` as in [`Self::least`].
     pub(super) fn may_be(&self, renewed: bool, ms: u32) -> bool {
-        let mut told = self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));
-        let nothing_told = self.asked.is_empty() && self.granted.is_empty();
-        let first = self.created == Some(ms) && (!renewed || nothing_told);
-        first || told.any(|told| told == ms)
+        let mut named =
+            self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));
+        let none_named = self.asked.is_empty() && self.granted.is_empty();
+        let first = self.created == Some(ms) && (!renewed || none_named);
+        first || named.any(|named| named == ms)
     }
 
     /// The timeouts for which [`Self::may_be`] is true, and their sources.
@@ -72,7 +73,7 @@ impl Timeouts {
 
     /// The greatest possible timeout.
     pub(super) fn greatest(&self) -> u32 {
-        let told = self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));
-        told.chain(self.created).max().unwrap_or(0)
+        let named = self.asked.iter().map(|(_, ms)| *ms).chain(self.granted.iter().map(|g| g.1));
+        named.chain(self.created).max().unwrap_or(0)
     }
 }

@@ -127,6 +127,6 @@ mod tests {
         let mut lists = pasts(&[Complete, Complete, Uninitialized, Uninitialized], 2);
         assert!(voters(4).may_decide(&lists, false));
         lists.get_mut(&ServerId(2)).unwrap().before = voters(4);
-        assert!(!voters(4).may_decide(&lists, false), "one knows of a reign of four");
+        assert!(!voters(4).may_decide(&lists, false), "one knows of an epoch of four");
     }
 }

@@ -100,11 +100,11 @@ impl ConnWatches {
             Slot::Persistent | Slot::Recursive => {
                 armed.add(slot, path, conn);
                 for firing in model.firings_after(since) {
-                    let told = match slot {
+                    let fires = match slot {
                         Slot::Recursive => firing.table == Table::Data,
                         Slot::Data | Slot::Child | Slot::Persistent => firing.path == path,
                     };
-                    if told && tables::up_from(&firing.path).any(|above| above == path) {
+                    if fires && tables::up_from(&firing.path).any(|above| above == path) {
                         self.fire(firing);
                     }
                 }
@@ -267,7 +267,7 @@ impl ConnWatches {
                 Id::W4
             }
             (_, _) if persists => {
-                evidence.push("what its persistent watch owed there is told".to_owned());
+                evidence.push("what its persistent watch owed there was sent before".to_owned());
                 Id::W5
             }
             (_, Some(Gone::Fired(at))) => {

@@ -230,21 +230,24 @@ impl Client {
             timeline.ended(shared.now, self.id, call.0, outcome, answer_text(&result));
         }
         let zxid = result.as_ref().map_or(0, |done| done.zxid.0);
-        let told = [op as u8, outcome as u8];
-        shared.note(Kind::Call, (self.id.0.into(), call.0 ^ zxid.rotate_left(8)), &told, || {
-            format!("client {} {call} {result:?}", self.id.0)
-        });
+        let outcome_bytes = [op as u8, outcome as u8];
+        shared.note(
+            Kind::Call,
+            (self.id.0.into(), call.0 ^ zxid.rotate_left(8)),
+            &outcome_bytes,
+            || format!("client {} {call} {result:?}", self.id.0),
+        );
         if let Ok(done) = &result {
             self.ops.learn(&path, &done.body);
         }
         if probe {
             self.probe = if outcome == CallOutcome::Done { Probe::Done } else { Probe::Wanted };
         }
-        self.heard(false, shared);
+        self.plan_next_call(false, shared);
     }
 
     /// Some clients make the next call at once after a reply or an event.
-    pub(super) fn heard(&mut self, reads: bool, shared: &mut Shared) {
+    pub(super) fn plan_next_call(&mut self, reads: bool, shared: &mut Shared) {
         let one_in = shared.options.workload.eager_one_in;
         if one_in > 0 && self.pace.chance(1, one_in) {
             let (client, incarnation) = (self.id, self.incarnation);

@@ -78,7 +78,7 @@ impl Client {
             Delivery::Bytes(bytes) => {
                 tap.read.extend_from_slice(&bytes);
                 if let Some(patience) = &mut tap.patience {
-                    patience.heard = shared.now;
+                    patience.received = shared.now;
                 }
                 let (mut due, mut cut) = (0, false);
                 while !cut && let Some(frame) = whole_frame(&mut tap.read) {
@@ -108,9 +108,9 @@ impl Client {
                 // The library delivers nothing more once the session or the connection is closed.
                 let knows = self.conns.get(&conn).is_some_and(|tap| !tap.resumed);
                 if incarnation == self.incarnation && knows {
-                    let told = self.events - before;
-                    let all = (told == due).then_some(()).ok_or_else(|| {
-                        format!("client {}: of {due} events {told} are passed on", self.id.0)
+                    let delivered = self.events - before;
+                    let all = (delivered == due).then_some(()).ok_or_else(|| {
+                        format!("client {}: of {due} events {delivered} are passed on", self.id.0)
                     });
                     shared.check(Check::MEMORY, all);
                 }
@@ -142,9 +142,9 @@ impl Client {
             if let Some(tap) = tap {
                 tap.resumed |= frame.starts_with(&XID_SET_WATCHES.to_be_bytes());
                 if !std::mem::replace(&mut tap.greeted, true) {
-                    let said = self.memory.greet(&frame);
-                    let said = said.map_err(|why| format!("client {} {why}", self.id.0));
-                    shared.check(Check::MEMORY, said);
+                    let greeting = self.memory.greet(&frame);
+                    let greeting = greeting.map_err(|why| format!("client {} {why}", self.id.0));
+                    shared.check(Check::MEMORY, greeting);
                 }
             }
             shared.observe(Observation::ToServer { conn, frame });

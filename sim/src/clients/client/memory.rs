@@ -35,8 +35,8 @@ impl Memory {
         match ConnectRequest::decode(frame.clone()) {
             Ok(hello) if hello.last_zxid_seen >= self.seen => Ok(()),
             Ok(hello) => {
-                let (said, seen) = (hello.last_zxid_seen, self.seen);
-                Err(format!("says that it has seen {said}, and answers have named {seen}"))
+                let (claimed, seen) = (hello.last_zxid_seen, self.seen);
+                Err(format!("says that it has seen {claimed}, and answers have named {seen}"))
             }
             Err(error) => Err(format!("its handshake cannot be read: {error}")),
         }

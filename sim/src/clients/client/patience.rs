@@ -18,7 +18,7 @@ pub(super) struct Patience {
     /// The granted timeout, ns.
     timeout: u64,
     pub(super) sent: Instant,
-    pub(super) heard: Instant,
+    pub(super) received: Instant,
 }
 
 impl Patience {
@@ -31,7 +31,7 @@ impl Patience {
         Patience {
             timeout: if timeout > 0 { timeout } else { u64::MAX / 8 },
             sent: now,
-            heard: now,
+            received: now,
         }
     }
 }
@@ -44,15 +44,16 @@ impl Client {
         if self.state() != Some(State::Connected) {
             return;
         }
-        for Patience { timeout, sent, heard } in self.conns.values().filter_map(|tap| tap.patience)
+        for Patience { timeout, sent, received } in
+            self.conns.values().filter_map(|tap| tap.patience)
         {
             let ping_by = sent.0 + timeout / 2 + 1_000_000;
-            let leave_by = heard.0 + timeout / 5 * 4 + 1_000_000;
+            let leave_by = received.0 + timeout / 5 * 4 + 1_000_000;
             let late = next.0 > ping_by.min(leave_by);
             let evidence = || {
                 format!(
-                    "client {}: sent at {sent}, heard at {heard}, a timeout of {} ms: and it waits \
-                     until {next}",
+                    "client {}: sent at {sent}, received at {received}, a timeout of {} ms: and it \
+                     waits until {next}",
                     self.id.0,
                     timeout / 1_000_000
                 )

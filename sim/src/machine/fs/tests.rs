@@ -251,7 +251,7 @@ fn failed_sync_errors_once_and_later_syncs_skip_its_pages() {
         file.write_at(0, &[2; 10]).expect("write");
         file.sync().expect_err("injected");
         assert_eq!(rig.disk.borrow().failed(), Some(OpKind::Sync));
-        file.sync().expect("the error is told once");
+        file.sync().expect("the error is returned once");
         drop(file);
         rig.crash(LATER, POWER);
         lost += usize::from(rig.content("a") != Some(vec![2; 10]));
@@ -312,11 +312,11 @@ fn bit_rot_spares_the_last_write_of_the_newest_file() {
         }
         rig.crash(LATER, Crash::Kill);
         let mut rng = Seeds::new(seed).stream("rot", 1);
-        let told =
+        let damage =
             rig.disk.borrow_mut().bit_rot(LogEnd::Unknown, &mut rng).expect("there is something");
-        assert!(!told.under_this_boot);
-        let told = told.what;
-        assert!(told.contains(" of log.2 at "), "{told}");
+        assert!(!damage.under_this_boot);
+        let damage = damage.what;
+        assert!(damage.contains(" of log.2 at "), "{damage}");
         rig.crash(LATER, POWER);
         let content = rig.content("log.2").expect("it is there");
         let changed: Vec<usize> = (0..3_500).filter(|at| content[*at] != 1).collect();
@@ -370,7 +370,7 @@ fn log_end_may_have_bit_rot_if_state_file_was_written_later() {
         write(&rig, "log.1");
         assert!(
             rotten_at(&rig, seed).is_none_or(|at| at < 3_000),
-            "nobody has said that this was whole"
+            "nobody has reported that this was whole"
         );
     }
     assert!((50..150).contains(&ends), "{ends} of 200");

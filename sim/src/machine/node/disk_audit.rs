@@ -171,7 +171,7 @@ fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Resu
         }
         let whole = if after == history.start() { read == *history } else { true };
         if !whole || read.end() != history.end() {
-            return Err(format!("the log is said to be {history:?}, and what is read is {read:?}"));
+            return Err(format!("the log reports {history:?}, and what is read is {read:?}"));
         }
     }
     Ok(())

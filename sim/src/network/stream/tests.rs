@@ -67,8 +67,8 @@ fn close_arrives_after_all_bytes_and_closer_receives_nothing() {
     rig.send(0, End::Dialler, "unheard");
     rig.net.close(Instant(1), CONN, End::Acceptor);
     assert_eq!(rig.received(End::Acceptor, u64::MAX), (String::new(), None));
-    let heard = rig.received(End::Dialler, u64::MAX);
-    assert_eq!(heard, ("last words".into(), Some(Delivery::Closed)));
+    let received = rig.received(End::Dialler, u64::MAX);
+    assert_eq!(received, ("last words".into(), Some(Delivery::Closed)));
     assert_eq!(rig.net.list().count(), 0);
 }
 
@@ -181,8 +181,8 @@ fn other_connections_do_not_shift_latencies() {
                 net.send(Instant(0), conn, End::Dialler, Bytes::from_static(b"asked"));
             }
             net.send(Instant(0), conn, End::Acceptor, Bytes::from_static(b"answered"));
-            let heard = net.take_arrivals().filter(|arrival| arrival.to == End::Dialler);
-            at.push((took, heard.map(|arrival| arrival.at.0).collect::<Vec<_>>()));
+            let received = net.take_arrivals().filter(|arrival| arrival.to == End::Dialler);
+            at.push((took, received.map(|arrival| arrival.at.0).collect::<Vec<_>>()));
         }
         at
     };

@@ -20,7 +20,7 @@ use crate::run::report;
 /// Maximum numbers of entries; older ones are omitted, and the page says so.
 const MESSAGES_MAX: usize = 90_000;
 const CALLS_MAX: usize = 20_000;
-const TOLD_MAX: usize = 30_000;
+const ENTRIES_MAX: usize = 30_000;
 /// Clients beyond this number have no row, except those that a failure names: browsers limit the
 /// height of a drawing.
 const CLIENTS_MAX: usize = 1_000;
@@ -78,7 +78,7 @@ pub fn data(report: &Report, timeline: &Timeline, (name, repro): (&str, &str)) -
         "calls": calls(timeline),
         "conns": conns(timeline),
         "injections": injections(report),
-        "told": told(timeline, &lanes),
+        "entries": entries(timeline, &lanes),
     })
 }
 
@@ -136,7 +136,7 @@ fn failure(failure: &Failure) -> Value {
 }
 
 fn phases(timeline: &Timeline) -> Value {
-    let phases = timeline.told.iter().filter(|entry| entry.kind == Kind::Phase);
+    let phases = timeline.entries.iter().filter(|entry| entry.kind == Kind::Phase);
     phases.map(|entry| json!([micros(entry.at), entry.text])).collect()
 }
 
@@ -300,11 +300,11 @@ fn client_of(party: &Party) -> Option<i64> {
     }
 }
 
-fn told(timeline: &Timeline, lanes: &Lanes) -> Value {
-    let skipped = timeline.told.len().saturating_sub(TOLD_MAX);
+fn entries(timeline: &Timeline, lanes: &Lanes) -> Value {
+    let skipped = timeline.entries.len().saturating_sub(ENTRIES_MAX);
     // Faults are drawn with their targets, and phases separately.
     let drawn = |entry: &&Entry| !matches!(entry.kind, Kind::Fault | Kind::Phase);
-    let list: Vec<&Entry> = timeline.told[skipped..].iter().filter(drawn).collect();
+    let list: Vec<&Entry> = timeline.entries[skipped..].iter().filter(drawn).collect();
     let plain =
         |of: &dyn Fn(&Entry) -> Value| list.iter().map(|entry| of(entry)).collect::<Vec<_>>();
     json!({

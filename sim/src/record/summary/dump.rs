@@ -97,7 +97,7 @@ fn of_server(server: ServerId, at: Instant, report: &Report, timeline: &Timeline
         );
     }
     let mine = |entry: &&Entry| entry.at <= at && entry.who == Lane::Server(server);
-    let events: Vec<&Entry> = timeline.told.iter().filter(mine).collect();
+    let events: Vec<&Entry> = timeline.entries.iter().filter(mine).collect();
     text.push_str("\nlast changes\n");
     for entry in &events[events.len().saturating_sub(EVENTS)..] {
         let _infallible =

@@ -88,7 +88,7 @@ pub(super) fn last_events(
             && !daily(entry, about_clients)
             && (!about_disk || is_about_disk(entry))
     };
-    let events = timeline.inputs.iter().chain(&timeline.told).filter(concerns);
+    let events = timeline.inputs.iter().chain(&timeline.entries).filter(concerns);
     let line = |entry: &Entry| {
         let names = |what: &dyn Fn(&str) -> bool| words(&entry.text).any(what);
         let of_session = session.as_deref().is_some_and(|session| names(&|word| word == session));
@@ -111,41 +111,41 @@ pub(super) fn last_events(
     for client in clients.into_iter().flatten() {
         let _infallible = write!(whom, ", client {}", client.0);
     }
-    format!("\nthe last events at {whom} (everything: --trace all)\n{}", told(&events))
+    format!("\nthe last events at {whom} (everything: --trace all)\n{}", listing(&events))
 }
 
 /// The last events, each merged with similar ones before it.
-fn told(events: &[Event]) -> String {
-    struct Told<'a> {
+fn listing(events: &[Event]) -> String {
+    struct Line<'a> {
         newest: &'a Event,
         oldest: Instant,
         count: usize,
         shape: String,
     }
-    let mut kept: Vec<Told<'_>> = Vec::new();
+    let mut kept: Vec<Line<'_>> = Vec::new();
     let mut earlier = 0;
     for (index, event) in events.iter().enumerate().rev() {
         let shape = shape(&event.text);
-        let like = |told: &&mut Told<'_>| !event.alone && told.shape == shape;
+        let like = |line: &&mut Line<'_>| !event.alone && line.shape == shape;
         let near = kept.iter_mut().rev().take(NEAR).find(like);
-        if let Some(told) = near {
-            (told.oldest, told.count) = (event.at, told.count + 1);
+        if let Some(line) = near {
+            (line.oldest, line.count) = (event.at, line.count + 1);
         } else if kept.len() < EVENTS {
-            kept.push(Told { newest: event, oldest: event.at, count: 1, shape });
+            kept.push(Line { newest: event, oldest: event.at, count: 1, shape });
         } else {
             earlier = index + 1;
             break;
         }
     }
     let named = events[..earlier].iter().rev().filter(|event| event.named);
-    kept.extend(named.take(NAMED).map(|event| Told {
+    kept.extend(named.take(NAMED).map(|event| Line {
         newest: event,
         oldest: event.at,
         count: 1,
         shape: String::new(),
     }));
     let mut text = String::new();
-    for Told { newest, oldest, count, .. } in kept.iter().rev() {
+    for Line { newest, oldest, count, .. } in kept.iter().rev() {
         let number = newest.event.map_or(String::new(), |event| event.to_string());
         let what = positions_in(&newest.text);
         let again = match count {
@@ -181,8 +181,8 @@ fn marks(
         if place.at > at || !(servers.is_empty() || servers.contains(server)) {
             continue;
         }
-        let told = marks.iter().filter(|m| place.event == event || hits[*m as usize] <= RARE);
-        for mark in told {
+        let shown = marks.iter().filter(|m| place.event == event || hits[*m as usize] <= RARE);
+        for mark in shown {
             let text = format!("s{server}: {} ({mark:?})", mark.sentence());
             events.push(Event::daily(place.at, Some(place.event), text));
         }
@@ -297,7 +297,7 @@ mod tests {
         events.extend((2..5).map(|ms| event(ms, &format!("s1 <- s2: is looking round {ms}"))));
         events.push(event(5, "s1 <- s3: is looking round 5"));
         assert_eq!(
-            told(&events),
+            listing(&events),
             "      0.001000s        1  s1 <- s2: COMMIT 1.3\n      \
              0.004000s        4  s1 <- s2: is looking round 4 (and 2 like it since \
              0.002000s)\n      \
@@ -312,8 +312,8 @@ mod tests {
         let many = EVENTS as u64;
         let events = [other(1), named(2), other(3), named(4)];
         let events: Vec<Event> = events.into_iter().chain((5..5 + many).map(other)).collect();
-        let told = told(&events);
-        let numbers: Vec<u64> = told
+        let text = listing(&events);
+        let numbers: Vec<u64> = text
             .lines()
             .map(|line| line.split_whitespace().nth(1).unwrap().parse().unwrap())
             .collect();

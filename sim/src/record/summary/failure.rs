@@ -199,7 +199,7 @@ fn server_of(event: u64, timeline: &Timeline) -> Option<ServerId> {
         Lane::World | Lane::Client(_) => None,
     };
     let near = |entry: &&Entry| entry.event <= event && entry.event + 2 >= event;
-    timeline.inputs.iter().rev().chain(timeline.told.iter().rev()).find(near).and_then(of)
+    timeline.inputs.iter().rev().chain(timeline.entries.iter().rev()).find(near).and_then(of)
 }
 
 /// When each server had appended, made durable, committed and applied this transaction.
@@ -301,8 +301,8 @@ mod tests {
         let named: Vec<u64> = servers_named(&evidence).into_iter().map(|id| id.0).collect();
         assert_eq!(named, [2, 5, 14]);
         assert_eq!(zxid_named(&evidence), Some(Zxid(0x3_0000_0012)));
-        let said = "server 5 says to server 4 on l7: ACK NEWLEADER 6, s2";
-        assert_eq!(servers_in(said), [5, 4, 2].map(ServerId), "who says it comes first");
+        let message = "server 5 says to server 4 on l7: ACK NEWLEADER 6, s2";
+        assert_eq!(servers_in(message), [5, 4, 2].map(ServerId), "who says it comes first");
         assert_eq!(servers_named(&["s3 halts".to_owned()]).len(), 1);
         assert!(servers_named(&["sessions are gone".to_owned()]).is_empty());
         assert_eq!(session_named(&evidence).as_deref(), Some("0x1"));

@@ -34,7 +34,7 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
             writeln!(text, "of        seed {seed:#x}, which fails in the same way and became less");
     }
     for rule in &schedule.options.rules {
-        let _infallible = writeln!(text, "{:>14}  {}", rule.place(), rule.told);
+        let _infallible = writeln!(text, "{:>14}  {}", rule.place(), rule.effect);
     }
     // In a long list only the faults are of interest.
     let shows_calls = schedule.steps.len() <= STEPS_SHOWN;
@@ -43,7 +43,7 @@ pub fn shrunk(shrunk: &Shrunk) -> String {
             continue;
         }
         let who = step.act.client().map_or(String::new(), |client| format!("c{} ", client.0));
-        let _infallible = writeln!(text, "{:>14}  {who}{}", clock(step.at), step.told);
+        let _infallible = writeln!(text, "{:>14}  {who}{}", clock(step.at), step.effect);
     }
     if !shows_calls {
         let _infallible = writeln!(text, "{:>14}  and {calls} calls, which the schedule lists", "");

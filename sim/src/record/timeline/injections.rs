@@ -138,11 +138,11 @@ pub fn pairs_text(pairs: &[(ServerId, ServerId)]) -> String {
         return format!("{} | {}", names(&here), names(&there));
     }
     let both = |pair: &(ServerId, ServerId)| pairs.contains(&(pair.1, pair.0));
-    let told = pairs.iter().filter(|pair| !both(pair) || pair.0 < pair.1);
+    let shown = pairs.iter().filter(|pair| !both(pair) || pair.0 < pair.1);
     let text = |pair: &(ServerId, ServerId)| {
         format!("s{}{}s{}", pair.0, if both(pair) { "|" } else { ">" }, pair.1)
     };
-    told.map(text).collect::<Vec<_>>().join(" ")
+    shown.map(text).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -165,13 +165,13 @@ mod tests {
 
     #[test]
     fn partition_is_printed_as_two_groups() {
-        let told = |pairs: &[(u64, u64)]| {
+        let shown = |pairs: &[(u64, u64)]| {
             let pairs: Vec<_> = pairs.iter().map(|(a, b)| (ServerId(*a), ServerId(*b))).collect();
             pairs_text(&pairs)
         };
-        assert_eq!(told(&[(1, 3), (1, 4), (2, 3), (2, 4)]), "s1 s2 > s3 s4");
-        assert_eq!(told(&[(1, 2), (2, 1), (2, 3), (3, 2)]), "s1 s3 | s2");
+        assert_eq!(shown(&[(1, 3), (1, 4), (2, 3), (2, 4)]), "s1 s2 > s3 s4");
+        assert_eq!(shown(&[(1, 2), (2, 1), (2, 3), (3, 2)]), "s1 s3 | s2");
         let partial = [(1, 2), (2, 1), (2, 3), (3, 2), (3, 1), (1, 3)];
-        assert_eq!(told(&partial), "s1|s2 s2|s3 s1|s3");
+        assert_eq!(shown(&partial), "s1|s2 s2|s3 s1|s3");
     }
 }

@@ -32,7 +32,7 @@ const KEPT: usize = 4_000;
 #[derive(Debug, Default)]
 pub struct Timeline {
     /// Faults, starts and ends of servers, phases, connections.
-    pub told: Vec<Entry>,
+    pub entries: Vec<Entry>,
     /// The newest inputs of servers.
     pub inputs: VecDeque<Entry>,
     /// The newest marks that steps have hit.
@@ -229,9 +229,9 @@ impl Timeline {
                     keep(&mut self.inputs, entry);
                 }
             }
-            Kind::Fault | Kind::Process | Kind::Phase => self.told.push(entry),
+            Kind::Fault | Kind::Process | Kind::Phase => self.entries.push(entry),
             // Completed calls are collected separately; the remaining ones are watch events.
-            Kind::Call if ends.1 == 0 => self.told.push(entry),
+            Kind::Call if ends.1 == 0 => self.entries.push(entry),
             Kind::Call
             | Kind::Conn
             | Kind::Send
@@ -281,7 +281,7 @@ impl Timeline {
                 }
             }
             Observation::ToServer { conn, frame } => self.asked(*conn, frame, at),
-            Observation::ToClient { conn, frame } => self.heard(*conn, frame, at),
+            Observation::ToClient { conn, frame } => self.received(*conn, frame, at),
             Observation::Input { server, input } => self.taken(place, *server, input),
             Observation::Output { server, disk, peers, election, status } => {
                 self.put_out(at, *server, peers, election);
@@ -389,7 +389,7 @@ impl Timeline {
         self.sent(conn.0, Message { at, got: None, from, to, kind, number: 0 });
     }
 
-    fn heard(&mut self, conn: ConnId, frame: &Bytes, at: Instant) {
+    fn received(&mut self, conn: ConnId, frame: &Bytes, at: Instant) {
         let Some(index) = self.open_conns.get(&conn) else {
             return;
         };
@@ -437,7 +437,7 @@ impl Timeline {
 
     fn tell(&mut self, place: Place, server: ServerId, text: String) {
         let Place { at, event } = place;
-        self.told.push(Entry { at, event, kind: Kind::Conn, who: Lane::Server(server), text });
+        self.entries.push(Entry { at, event, kind: Kind::Conn, who: Lane::Server(server), text });
     }
 
     fn put_out(

@@ -26,7 +26,7 @@ const COMMENT_AT: usize = 44;
 /// Names that may occur in several lines.
 const SEVERAL: [&str; 4] = ["reaches", "property", "rule", "absent"];
 /// Maximum length of a step's comment, bytes.
-const TOLD_MAX: usize = 160;
+const EFFECT_MAX: usize = 160;
 
 impl Step {
     /// Kind and choices, without the time.
@@ -63,25 +63,25 @@ impl Step {
             }
             (Err(why), None) => return Err(why),
         };
-        Ok(Step { at, act, choices: choices(words)?, hit: true, told: String::new() })
+        Ok(Step { at, act, choices: choices(words)?, hit: true, effect: String::new() })
     }
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = format!("{:<14} {}", clock(self.at), self.what());
-        f.write_str(&with_comment(line, &self.told))
+        f.write_str(&with_comment(line, &self.effect))
     }
 }
 
 /// A line with a comment.
-fn with_comment(line: String, told: &str) -> String {
-    if told.is_empty() {
+fn with_comment(line: String, effect: &str) -> String {
+    if effect.is_empty() {
         return line;
     }
-    let told = told.replace('\n', " ");
-    let end = (0..=TOLD_MAX.min(told.len())).rev().find(|end| told.is_char_boundary(*end));
-    format!("{line:<COMMENT_AT$} # {}", &told[..end.unwrap_or(0)])
+    let effect = effect.replace('\n', " ");
+    let end = (0..=EFFECT_MAX.min(effect.len())).rev().find(|end| effect.is_char_boundary(*end));
+    format!("{line:<COMMENT_AT$} # {}", &effect[..end.unwrap_or(0)])
 }
 
 impl fmt::Display for Schedule {
@@ -144,13 +144,13 @@ impl FromStr for Schedule {
         let mut options = settings::plain();
         options.faults = FaultPlan::none();
         let mut schedule = Schedule::of_run(0, &options, Vec::new());
-        let mut said = BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for (line, number) in lines {
             let name = line.split_whitespace().next().unwrap_or("");
-            let again = !is_step(line) && !SEVERAL.contains(&name) && !said.insert(name);
+            let again = !is_step(line) && !SEVERAL.contains(&name) && !seen.insert(name);
             let taken = if again { Err(format!("{name} once more")) } else { schedule.take(line) };
             taken.map_err(|why| {
-                let shown: String = line.chars().take(TOLD_MAX).collect();
+                let shown: String = line.chars().take(EFFECT_MAX).collect();
                 format!("line {number}: {why}: {shown:?}")
             })?;
             if let [.., before, last] = &schedule.steps[..]
@@ -239,7 +239,7 @@ fn rule_line(rule: &Rule) -> String {
     for choice in rule.choices.iter().flatten() {
         let _infallible = write!(line, " {choice}");
     }
-    with_comment(line, &rule.told)
+    with_comment(line, &rule.effect)
 }
 
 fn parse_rule(text: &str) -> Result<Rule, String> {
@@ -289,7 +289,7 @@ mod tests {
             act,
             choices,
             hit: true,
-            told: "s3 loses power # for good".into(),
+            effect: "s3 loses power # for good".into(),
         };
         for seed in 0..40 {
             let options = Options::draw(Seeds::new(seed), Profile::Swarm, &Pinned::default());
@@ -302,8 +302,8 @@ mod tests {
             schedule.absent.insert(ClientId(4));
             schedule.options.forks = fork::parse_path("SyncSnap#3/7,1.500s/2").expect("valid");
             let rule = Rule::parse("SyncSnap#3@leading=net.split").expect("valid");
-            let told = "s1".to_owned();
-            schedule.options.rules = vec![Rule { choices: Some(vec![1, 0, 7]), told, ..rule }];
+            let effect = "s1".to_owned();
+            schedule.options.rules = vec![Rule { choices: Some(vec![1, 0, 7]), effect, ..rule }];
             schedule.steps = vec![
                 step(0, Act::Call(ClientId(7), Op::SetData), vec![]),
                 step(4_467_000_000, Act::Inject(Fault::NodePower), vec![2, 0, u64::MAX]),

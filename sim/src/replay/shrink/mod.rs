@@ -60,7 +60,7 @@ pub struct Shrunk {
 /// per candidate.
 const TURN: u64 = 64;
 /// Interval of progress output.
-const TOLD_EVERY: Duration = Duration::from_secs(5);
+const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// A candidate's run ends this fraction later than the best one's failure.
 const LATER: u64 = 4;
 /// Plus this many ns, and events.
@@ -91,7 +91,7 @@ struct Search {
     /// The part of it that the current move may use.
     turn: Turn,
     /// Time of the last progress output.
-    told: Duration,
+    reported: Duration,
     /// For random candidates.
     rng: Rng,
 }
@@ -130,7 +130,7 @@ pub fn shrink(
     let first = job::replay(schedule, TraceSink::Off, false);
     let failure = first.outcome.failure.as_ref();
     let failure = failure.ok_or("there is nothing to shrink: the schedule breaks no promise")?;
-    let best = schedule.told(&first.outcome);
+    let best = schedule.with_outcome(&first.outcome);
     let before = best.counts();
     let mut search = Search {
         best,
@@ -146,7 +146,7 @@ pub fn shrink(
         tried: 0,
         share: Turn::WHOLE,
         turn: Turn::WHOLE,
-        told: Duration::ZERO,
+        reported: Duration::ZERO,
         rng: Seeds::new(schedule.seed).stream("shrink", 0),
     };
     match of {
@@ -157,7 +157,7 @@ pub fn shrink(
     search.cut_the_rest();
     let (tried, other) = (search.tried, search.other);
     let report = job::replay(&search.best, TraceSink::Collect, false);
-    let schedule = search.best.told(&report.outcome);
+    let schedule = search.best.with_outcome(&report.outcome);
     Ok(Shrunk { schedule, report, before, other, tried, ended })
 }
 
@@ -201,9 +201,9 @@ impl Search {
 
     /// Prints progress every few seconds.
     fn say_how_far(&mut self) {
-        if self.begun.elapsed() >= self.told + TOLD_EVERY {
-            self.told = self.begun.elapsed();
-            let ((faults, calls), seconds) = (self.best.counts(), self.told.as_secs());
+        if self.begun.elapsed() >= self.reported + REPORT_EVERY {
+            self.reported = self.begun.elapsed();
+            let ((faults, calls), seconds) = (self.best.counts(), self.reported.as_secs());
             say(&format!(
                 "shrinking: {faults} faults and {calls} calls after {} runs, {seconds} s\n",
                 self.tried

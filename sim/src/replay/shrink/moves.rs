@@ -1,6 +1,7 @@
 //! The moves of the search, and their order.
 //!
-//! Owns the order, and what moves share; `settings` and `steps` have the moves. Each ends with a best schedule that is not longer than before.
+//! Owns the order, and what moves share; `settings` and `steps` have the moves. Each ends with a
+//! best schedule that is not longer than before.
 
 use super::Search;
 use crate::check::observe::ClientId;

@@ -4,8 +4,8 @@
 //! with them.
 
 /// The paths in a description.
-pub(super) fn nodes(told: &str) -> Vec<String> {
-    let words = told.split([' ', ';', ',', '[', ']']);
+pub(super) fn nodes(effect: &str) -> Vec<String> {
+    let words = effect.split([' ', ';', ',', '[', ']']);
     words.filter(|word| word.starts_with('/')).map(str::to_owned).collect()
 }
 
@@ -26,8 +26,8 @@ mod tests {
 
     #[test]
     fn node_paths_are_found_in_descriptions() {
-        let told = "c2 multi [setData /n5 v=-1; setData /n4/n22 v=0]";
-        assert_eq!(nodes(told), ["/n5", "/n4/n22"]);
+        let effect = "c2 multi [setData /n5 v=-1; setData /n4/n22 v=0]";
+        assert_eq!(nodes(effect), ["/n5", "/n4/n22"]);
         assert_eq!(nodes("net.stall; c5 between s1 and s2"), [""; 0]);
         assert_eq!(ancestors("/a/b/c").collect::<Vec<_>>(), ["/a/b/c", "/a/b", "/a"]);
         assert!(is_in("/a", "/a") && is_in("/a/b", "/a"));

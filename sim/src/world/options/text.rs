@@ -53,7 +53,7 @@ impl Options {
         writeln!(f, "faults    {faults}")?;
         let fates = self.left_out.fates(*servers);
         if !fates.is_empty() {
-            writeln!(f, "heal      {}", heal::told(&fates, self.voters()))?;
+            writeln!(f, "heal      {}", heal::describe(&fates, self.voters()))?;
         }
         if !self.rules.is_empty() {
             let rules: Vec<String> = self.rules.iter().map(Rule::to_string).collect();

@@ -40,7 +40,7 @@ fn broken(world: &World) -> &'static str {
 }
 
 /// The failure contains these parts of the wait-for relation.
-fn said(world: &World, parts: &[&str]) {
+fn reports(world: &World, parts: &[&str]) {
     let failure = world.shared.checker.failure().expect("the sabotage is noticed").to_string();
     for part in parts {
         assert!(failure.contains(part), "{part:?} is missing in\n{failure}");
@@ -82,7 +82,7 @@ fn hanging_servers_fail_writes() {
     hang(&mut world);
     assert!(!world.prove_liveness());
     assert_eq!(broken(&world), "L2");
-    said(&world, &["client 0 waits for s"]);
+    reports(&world, &["client 0 waits for s"]);
 }
 
 /// A healed world of three servers with only these cuts, which never end.
@@ -104,7 +104,10 @@ fn isolated_servers_elect_no_leader() {
     let mut world = cut_world(&[(1, 2), (1, 3), (2, 3)]);
     assert!(!world.prove_liveness());
     assert_eq!(broken(&world), "L1");
-    said(&world, &["s1 waits for s2", ": a ring", "looks for a leader", "does not reach s2, s3"]);
+    reports(
+        &world,
+        &["s1 waits for s2", ": a ring", "looks for a leader", "does not reach s2, s3"],
+    );
 }
 
 /// L5.
@@ -113,7 +116,10 @@ fn isolated_server_does_not_join() {
     let mut world = cut_world(&[(1, 2), (1, 3)]);
     assert!(!world.prove_liveness());
     assert_eq!(broken(&world), "L5");
-    said(&world, &["which waits for nobody: it leads", "s1 waits for s3: it looks for a leader"]);
+    reports(
+        &world,
+        &["which waits for nobody: it leads", "s1 waits for s3: it looks for a leader"],
+    );
 }
 
 /// A follower sends FOLLOWERINFO a second time, which is legal only as its first message (L12).
@@ -132,7 +138,7 @@ fn out_of_turn_message_is_refused() {
     world.shared.schedule_arrivals();
     assert!(!world.run_until(Instant(6_000_000_000)));
     assert_eq!(broken(&world), "L12");
-    said(&world, &["refuses s", "it sent out of turn: FOLLOWERINFO"]);
+    reports(&world, &["refuses s", "it sent out of turn: FOLLOWERINFO"]);
 }
 
 /// L6.
@@ -258,7 +264,7 @@ fn client_that_reaches_only_left_out_servers_fails_writes() {
     world.shared.schedule_arrivals();
     assert!(!world.prove_liveness());
     assert_eq!(broken(&world), "L2");
-    said(&world, &["s2 is left out of the heal: it stays cut off from everybody"]);
+    reports(&world, &["s2 is left out of the heal: it stays cut off from everybody"]);
 }
 
 #[test]

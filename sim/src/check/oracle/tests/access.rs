@@ -125,14 +125,14 @@ fn w3_event_is_withheld_from_a_client_with_read_permission() {
 /// ACL-17
 #[test]
 fn event_may_come_before_or_after_the_auth_reply() {
-    for told in [false, true] {
+    for shown in [false, true] {
         let mut h = History::new();
         let (a, b) = (h.client(0), h.client(1));
         h.reads(a, watch_exists("/a"));
         h.shows_user(a, "u:p");
         let zxid = h.writes(b, create_for("/a", &only("u:p")));
         h.believes(a);
-        if told {
+        if shown {
             h.tells(a, NodeCreated, "/a", zxid);
         }
         h.reads(a, get("/"));

@@ -126,7 +126,7 @@ fn c8_next_leader_executes_a_write_again() {
         let mut txn = h.decides(a);
         h.commits(txn.clone());
         h.dies(S1);
-        h.reign(S2, &[S3]);
+        h.begins_leading(S2, &[S3]);
         if violating {
             txn.zxid = h.next_zxid();
             h.commits(txn);
@@ -144,7 +144,7 @@ fn next_leader_may_execute_a_write_that_was_never_committed() {
     let lost = h.decides(a).encode();
     h.logs(S1, &lost);
     h.dies(S1);
-    h.reign(S2, &[S3]);
+    h.begins_leading(S2, &[S3]);
     h.undoes(a);
     h.does(a);
     h.follows(S3);
@@ -193,7 +193,7 @@ fn w1_watch_fires_again_after_a_leader_change() {
         h.follows(S2);
         h.tells(a, NodeDataChanged, "/", zxid);
         h.dies(S1);
-        h.reign(S2, &[S3]);
+        h.begins_leading(S2, &[S3]);
         let zxid = h.writes(b, set("/", "v2"));
         if violating {
             h.tells(a, NodeDataChanged, "/", zxid);
@@ -248,7 +248,7 @@ fn s3_new_leader_of_three_expires_before_a_full_timeout() {
         let session = h.session(a);
         h.waits(3_000);
         h.dies(S1);
-        h.reign(S2, &[S3]);
+        h.begins_leading(S2, &[S3]);
         h.waits(if violating { 2_000 } else { 4_000 });
         expires(h, session);
     });
@@ -361,7 +361,7 @@ fn t1_ephemeral_of_an_earlier_epoch_outlives_its_session() {
         let ephemeral = h.model.digest_at(zxid).wrapping_sub(without);
         h.follows(S3);
         h.dies(S1);
-        h.reign(S2, &[S3]);
+        h.begins_leading(S2, &[S3]);
         h.waits(4_200);
         let op = TxnOp::CloseSession;
         let txn = Txn { zxid: h.next_zxid(), session, time: WallMs(9), origin: None, op };

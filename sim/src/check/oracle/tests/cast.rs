@@ -268,14 +268,14 @@ impl History {
 
     /// The leader sends LEADERINFO with its epoch to a learner, which promises the epoch.
     pub(super) fn promises(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
-        self.is_told_epoch(id, leader, epoch);
+        self.receives_epoch(id, leader, epoch);
         let fresh = self.member(id).state.accepted_epoch < epoch;
         self.saves(id, |state| state.accepted_epoch = epoch);
         self.confirms(id);
         self.acks_epoch_as(id, leader, fresh);
     }
 
-    pub(super) fn is_told_epoch(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
+    pub(super) fn receives_epoch(&mut self, id: ServerId, leader: ServerId, epoch: Epoch) {
         let empty = self.member(leader).log.is_empty();
         self.sends(
             leader,
@@ -438,7 +438,7 @@ impl History {
     }
 
     /// A whole epoch begins: this leader with these followers serves.
-    pub(super) fn reign(&mut self, leader: ServerId, followers: &[ServerId]) {
+    pub(super) fn begins_leading(&mut self, leader: ServerId, followers: &[ServerId]) {
         let highest = self.members.values().map(|member| member.state.accepted_epoch).max();
         let epoch = highest.expect("a cast").next().expect("room");
         self.rises(leader);
@@ -466,11 +466,11 @@ impl History {
     pub(super) fn returns(&mut self, id: ServerId) {
         let rules = &self.model.rules().local;
         let (local, upgrade) = (rules.servers.contains(&id), rules.upgrade);
-        self.returns_told(id, SessionOptions { local, upgrade });
+        self.returns_with(id, SessionOptions { local, upgrade });
     }
 
     /// As [`Self::returns`], with these session options.
-    pub(super) fn returns_told(&mut self, id: ServerId, sessions: SessionOptions) {
+    pub(super) fn returns_with(&mut self, id: ServerId, sessions: SessionOptions) {
         self.sees(Observation::Started { server: id, sessions });
         let member = self.member(id);
         (member.write, member.applied, member.committed) = (0, Zxid::ZERO, Zxid::ZERO);

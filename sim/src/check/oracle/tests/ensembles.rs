@@ -34,7 +34,7 @@ pub(super) fn only_the_leader_logs(h: &mut History) -> Entry {
 }
 
 /// Server 2 is elected with the promise of server 3, and stores its own promise.
-fn second_reign(h: &mut History) {
+fn second_epoch(h: &mut History) {
     h.dies(S1);
     h.rises(S2);
     h.turns_to(S3, S2);
@@ -42,8 +42,8 @@ fn second_reign(h: &mut History) {
     h.promises_itself(S2, E2);
 }
 
-fn second_reign_serves(h: &mut History) {
-    second_reign(h);
+fn second_epoch_serves(h: &mut History) {
+    second_epoch(h);
     h.begins(S2, E2);
     h.is_synced_with(S3, S2, E2);
     h.enters(S3, S2, E2);
@@ -59,7 +59,7 @@ fn three_servers_pass_through_two_epochs() {
     h.writes(a, create("/a"));
     let lost = only_the_leader_logs(&mut h);
     h.closes(a);
-    second_reign_serves(&mut h);
+    second_epoch_serves(&mut h);
     let b = h.client_of(S3, 1);
     h.asks(b, create("/b"));
     h.does(b);
@@ -80,7 +80,7 @@ fn z3_server_commits_an_entry_that_a_later_epoch_lacks() {
     check_pair_of(3, "Z3", |h, violating| {
         let lost = only_the_leader_logs(h);
         let before = h.tip();
-        second_reign_serves(h);
+        second_epoch_serves(h);
         let a = h.client_of(S3, 1);
         h.writes(a, create("/a"));
         h.returns(S1);
@@ -117,7 +117,7 @@ fn z7_proposing_leader_lacks_a_committed_entry() {
         let a = h.client(0);
         let before = h.tip();
         let zxid = h.writes(a, create("/a"));
-        second_reign(h);
+        second_epoch(h);
         if violating {
             // The server has lost an entry, and its disk does not report the loss.
             h.member(S2).log.retain(|entry| entry.zxid <= before);
@@ -173,7 +173,7 @@ fn z13_leader_counts_an_ack_of_an_earlier_epoch() {
         h.gets(S3, S1, &entry);
         h.confirms(S2);
         h.confirms(S3);
-        second_reign(h);
+        second_epoch(h);
         h.begins(S2, E2);
         h.is_synced_with(S3, S2, E2);
         if !violating {
@@ -219,7 +219,7 @@ fn z17_ackepoch_before_the_promise_is_durable() {
         h.dies(S1);
         h.rises(S2);
         h.turns_to(S3, S2);
-        h.is_told_epoch(S3, S2, E2);
+        h.receives_epoch(S3, S2, E2);
         h.saves(S3, |state| state.accepted_epoch = E2);
         if !violating {
             h.confirms(S3);
@@ -231,7 +231,7 @@ fn z17_ackepoch_before_the_promise_is_durable() {
 #[test]
 fn z17_ack_of_newleader_before_the_epoch_is_durable() {
     check_pair_of(3, "Z17", |h, violating| {
-        second_reign(h);
+        second_epoch(h);
         h.begins(S2, E2);
         h.is_synced_with(S3, S2, E2);
         h.saves(S3, |state| state.current_epoch = E2);

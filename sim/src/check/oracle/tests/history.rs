@@ -86,7 +86,7 @@ pub(super) fn check_pair_in_time(id: &str, scenario: impl Fn(&mut History, bool)
             3,
             Rules { sync_limit, commit_within, answer_within, ..Rules::default() },
         );
-        history.reign(SERVER, &[2, 3].map(ServerId));
+        history.begins_leading(SERVER, &[2, 3].map(ServerId));
         history.waits(4_000);
         history
     };
@@ -116,7 +116,7 @@ impl History {
     pub(super) fn of(servers: u64) -> History {
         let mut history = History::blank(servers);
         let followers: Vec<ServerId> = (2..=servers).map(ServerId).collect();
-        history.reign(SERVER, &followers);
+        history.begins_leading(SERVER, &followers);
         history
     }
 
@@ -130,7 +130,7 @@ impl History {
     /// One server with these rules that leads.
     pub(super) fn with(rules: Rules) -> History {
         let mut history = History::under(1, rules);
-        history.reign(SERVER, &[]);
+        history.begins_leading(SERVER, &[]);
         history
     }
 
@@ -338,7 +338,7 @@ impl History {
         self.dies(SERVER);
         self.member(SERVER).log.retain(|entry| entry.zxid <= last);
         self.returns(SERVER);
-        self.reign(SERVER, &[]);
+        self.begins_leading(SERVER, &[]);
     }
 
     /// The audit at the end of the run.

@@ -268,8 +268,8 @@ fn s7_unanswered_handshake_may_have_changed_a_local_sessions_timeout() {
 /// The server restarts with this option for new sessions.
 fn restarts_with(h: &mut History, local: bool) {
     h.dies(SERVER);
-    h.returns_told(SERVER, SessionOptions { local, upgrade: true });
-    h.reign(SERVER, &[]);
+    h.returns_with(SERVER, SessionOptions { local, upgrade: true });
+    h.begins_leading(SERVER, &[]);
 }
 
 #[test]
@@ -316,12 +316,12 @@ fn o1_local_session_is_shown_with_an_older_timeout() {
             upgrades(h);
         }
         h.is_granted(a, 6_000);
-        let mut told = report(h);
-        told.sessions.iter_mut().for_each(|session| session.timeout_ms = 6_000);
+        let mut reported = report(h);
+        reported.sessions.iter_mut().for_each(|session| session.timeout_ms = 6_000);
         let server = Some(SERVER);
         let before = SessionInfo { id: LOCAL, timeout_ms: 4_000, expires: None, server };
-        told.local_sessions = vec![before];
-        told.status.local_sessions = 1;
-        reports(h, &told);
+        reported.local_sessions = vec![before];
+        reported.status.local_sessions = 1;
+        reports(h, &reported);
     });
 }

@@ -122,7 +122,7 @@ fn o1_new_leader_shows_the_first_timeout_after_a_report() {
         h.is_granted(a, 6_000);
         h.dies(SERVER);
         h.returns(SERVER);
-        h.reign(SERVER, &[S2, S3]);
+        h.begins_leading(SERVER, &[S2, S3]);
         h.waits(10);
         let touched = vec![(session, 6_000)];
         h.sends(

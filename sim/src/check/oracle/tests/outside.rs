@@ -33,8 +33,8 @@ pub(super) fn hears_from(
 ) {
     let vote = Vote { epoch: Epoch(1), zxid: Zxid::ZERO, candidate: S1 };
     let history = HistoryInfo::new(HistoryStatus::Complete, Epoch(1));
-    let said = Notification { server_state, round, vote, history, ensemble: 0 };
-    h.takes(id, &Input::Election(from, said));
+    let notification = Notification { server_state, round, vote, history, ensemble: 0 };
+    h.takes(id, &Input::Election(from, notification));
     h.shows(id);
 }
 
@@ -48,9 +48,9 @@ fn l14_server_repeats_a_notification_too_often() {
                 let less = Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: S1 };
                 let (server_state, history) =
                     (ServerState::Looking, HistoryInfo::new(HistoryStatus::Complete, Epoch(0)));
-                let said =
+                let notification =
                     Notification { server_state, round: 1, vote: less, history, ensemble: 0 };
-                h.takes(S3, &Input::Election(ServerId(9), said));
+                h.takes(S3, &Input::Election(ServerId(9), notification));
             }
             h.looks(S3);
             h.votes(S3, vote, HistoryStatus::Complete);

@@ -114,7 +114,7 @@ fn l13_leader_reads_nobody_during_a_peers_fault() {
 fn l13_request_from_before_the_service_is_not_answered() {
     check_pair_in_time("L13", |h, violating| {
         let asked = Instant(1_000_000_000);
-        h.reign(S1, &[S2, S3]);
+        h.begins_leading(S1, &[S2, S3]);
         h.waits(if violating { 3_100 } else { 2_900 });
         h.sees(Observation::Waits { server: S2, conn: ConnId(77), wait: Wait::Answer(asked) });
     });
@@ -126,7 +126,7 @@ fn l8_leader_with_a_quorum_does_not_commit() {
     check_pair_in_time("L8", |h, violating| {
         proposes(h);
         if !violating {
-            h.reign(S3, &[S2]);
+            h.begins_leading(S3, &[S2]);
         }
         h.waits(4_000);
         h.shows(S1);

@@ -8,9 +8,9 @@ const $ = (id) => document.getElementById(id);
 const D = JSON.parse($("data").textContent);
 const sums = (list) => { let last = 0; return list.map((x) => (last += x)); };
 for (const s of D.states) for (const c of ["t", "appended", "durable", "committed", "applied"]) s[c] = sums(s[c]);
-for (const c of [D.messages, D.calls, D.told]) c.t = sums(c.t);
-D.told.event = sums(D.told.event);
-const M = D.messages, CALLS = D.calls, TOLD = D.told;
+for (const c of [D.messages, D.calls, D.entries]) c.t = sums(c.t);
+D.entries.event = sums(D.entries.event);
+const M = D.messages, CALLS = D.calls, ENTRIES = D.entries;
 const NS = D.servers.length, NC = D.clients.length;
 const END = Math.max(1, D.end);
 // What ends later than that, in microseconds, never does.

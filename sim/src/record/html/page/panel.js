@@ -65,8 +65,8 @@ const clientRow = (id) => {
 // What happened shortly before and after the cursor: everything said, and messages where they are not too many.
 const around = () => {
   const rows = [];
-  const t = above(TOLD.t, cursor);
-  for (let i = Math.max(0, t - 14); i < Math.min(TOLD.t.length, t + 10); i++) rows.push([TOLD.t[i], TOLD.text[i], TOLD.kind[i]]);
+  const t = above(ENTRIES.t, cursor);
+  for (let i = Math.max(0, t - 14); i < Math.min(ENTRIES.t.length, t + 10); i++) rows.push([ENTRIES.t[i], ENTRIES.text[i], ENTRIES.kind[i]]);
   const low = rows.length ? rows[0][0] : 0, high = rows.length ? rows[rows.length - 1][0] : END;
   for (const f of injections) if (f.t >= low && f.t <= high) rows.push([f.t, faultText(f), "fault"]);
   const m = above(M.t, cursor);

@@ -7,7 +7,7 @@ const search = () => {
   matches.at = -1;
   if (word.length > 1) {
     const take = (t, text) => { if (text.toLowerCase().includes(word)) matches.times.push(t); };
-    TOLD.t.forEach((t, i) => take(t, TOLD.text[i]));
+    ENTRIES.t.forEach((t, i) => take(t, ENTRIES.text[i]));
     CALLS.t.forEach((t, i) => take(t, callText(i)));
     M.t.forEach((t, i) => take(t, messageText(i)));
     for (const f of injections) take(f.t, faultText(f));

@@ -53,7 +53,7 @@ impl Search {
             return;
         }
         let named: Vec<Vec<String>> =
-            self.best.steps.iter().map(|step| nodes(&step.told)).collect();
+            self.best.steps.iter().map(|step| nodes(&step.effect)).collect();
         let mut tried = BTreeSet::new();
         for node in named.iter().rev().flatten().flat_map(|node| ancestors(node)) {
             if !tried.insert(node) || self.is_over() {

@@ -3,14 +3,14 @@
 use zabkeeper_core::peer::Vote;
 use zabkeeper_core::{Epoch, HistoryStatus, ServerId, Zxid};
 
-use super::{E2, S1, S2, S3, ack, only_the_leader_logs, second_reign, second_reign_serves};
+use super::{E2, S1, S2, S3, ack, only_the_leader_logs, second_epoch, second_epoch_serves};
 use crate::check::oracle::tests::cast;
 use crate::check::oracle::tests::history::{check_pair_of, create};
 
 #[test]
 fn z1_two_leaders_begin_the_same_epoch() {
     check_pair_of(3, "Z1", |h, violating| {
-        second_reign_serves(h);
+        second_epoch_serves(h);
         let other = if violating { E2 } else { Epoch(3) };
         h.returns(S1);
         h.rises(S1);
@@ -43,14 +43,14 @@ fn z1_promise_of_a_damaged_server_makes_the_majority() {
             h.saves(S3, |state| state.damaged = true);
             h.confirms(S3);
         }
-        second_reign_serves(h);
+        second_epoch_serves(h);
     });
 }
 
 #[test]
 fn z1_leader_serves_before_a_quorum_has_its_history() {
     check_pair_of(3, "Z1", |h, violating| {
-        second_reign(h);
+        second_epoch(h);
         h.begins(S2, E2);
         h.is_synced_with(S3, S2, E2);
         if !violating {
@@ -64,7 +64,7 @@ fn z1_leader_serves_before_a_quorum_has_its_history() {
 #[test]
 fn z1_leader_serves_before_a_quorum_stores_its_voters() {
     check_pair_of(3, "Z1", |h, violating| {
-        second_reign(h);
+        second_epoch(h);
         h.begins(S2, E2);
         h.is_synced_with(S3, S2, E2);
         if violating {
@@ -79,7 +79,7 @@ fn z1_leader_serves_before_a_quorum_stores_its_voters() {
 #[test]
 fn z1_server_stores_new_voters_before_a_quorum_has_the_history() {
     check_pair_of(3, "Z1", |h, violating| {
-        second_reign(h);
+        second_epoch(h);
         h.saves(S3, |state| state.voters = [S2, S3].into());
         h.confirms(S3);
         h.begins(S2, E2);
@@ -196,7 +196,7 @@ fn z14_server_promises_an_epoch_to_two_leaders() {
         h.returns(S1);
         h.rises(S1);
         h.turns_to(S3, S1);
-        h.is_told_epoch(S3, S1, E2);
+        h.receives_epoch(S3, S1, E2);
         h.acks_epoch_as(S3, S1, violating);
     });
 }

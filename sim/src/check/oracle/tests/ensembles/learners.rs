@@ -6,7 +6,7 @@ use zabkeeper_core::peer::{FromLeader, PeerMessage};
 use zabkeeper_core::store::{DiskCommand, Entry};
 use zabkeeper_core::{Epoch, LinkCloseReason, StepDownReason, Zxid};
 
-use super::{E2, S1, S2, S3, only_the_leader_logs, second_reign, second_reign_serves, z};
+use super::{E2, S1, S2, S3, only_the_leader_logs, second_epoch, second_epoch_serves, z};
 use crate::check::observe::Observation;
 use crate::check::oracle::tests::cast::link;
 use crate::check::oracle::tests::history::{History, check_pair_of, create};
@@ -33,7 +33,7 @@ fn z2_learner_logs_other_bytes_than_proposed() {
 fn z10_learner_keeps_the_end_of_an_earlier_epoch() {
     check_pair_of(3, "Z10", |h, violating| {
         let lost = only_the_leader_logs(h);
-        second_reign_serves(h);
+        second_epoch_serves(h);
         h.client_of(S3, 1);
         h.returns(S1);
         h.turns_to(S1, S2);
@@ -54,7 +54,7 @@ fn z18_epoch_is_stored_before_the_history() {
         let entry = only_the_leader_logs(h);
         h.gets(S2, S1, &entry);
         h.confirms(S2);
-        second_reign(h);
+        second_epoch(h);
         h.begins(S2, E2);
         if violating {
             h.saves(S3, |state| state.current_epoch = E2);
@@ -70,7 +70,7 @@ fn z18_disk_holds_the_epoch_without_the_history() {
         let entry = only_the_leader_logs(h);
         h.gets(S2, S1, &entry);
         h.confirms(S2);
-        second_reign(h);
+        second_epoch(h);
         h.begins(S2, E2);
         let before = h.member(S3).end();
         h.is_synced_with(S3, S2, E2);
@@ -90,7 +90,7 @@ fn z19_committed_entry_is_truncated() {
         let a = h.client(0);
         let before = h.tip();
         let zxid = h.writes(a, create("/a"));
-        second_reign(h);
+        second_epoch(h);
         h.begins(S2, E2);
         let to = if violating { before } else { zxid };
         h.sends(S2, S3, PeerMessage::Leader(FromLeader::Trunc { to }));
@@ -104,7 +104,7 @@ fn unsynced_truncation_may_leave_the_longer_log() {
     let mut h = History::of(3);
     let lost = only_the_leader_logs(&mut h).zxid;
     let (kept, digest) = (h.tip(), h.model.digest_at(h.tip()));
-    second_reign_serves(&mut h);
+    second_epoch_serves(&mut h);
     h.returns(S1);
     h.turns_to(S1, S2);
     h.promises(S1, S2, E2);
