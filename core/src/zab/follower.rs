@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use super::DIGESTS;
 use crate::cx::Cx;
 use crate::identity::{self, EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
@@ -41,9 +42,6 @@ pub(crate) struct Follower {
     /// While the leader's snapshot is being loaded: when to report the progress next.
     says_loading: Instant,
 }
-
-/// The maximum number of digests in a PONG.
-pub(super) const DIGESTS: usize = 16;
 
 /// The phase of the follower; the diagram is in the module above.
 #[derive(Debug)]

@@ -33,3 +33,6 @@ mod propose;
 pub(crate) use follower::{Follower, FollowerEffect};
 pub(crate) use leader::{LEADER_TIMERS, Leader, LeaderEffect, SyncWaiter};
 pub(crate) use propose::{Proposer, Resumption, Write};
+
+/// The maximum number of digests in a PONG.
+const DIGESTS: usize = 16;

@@ -18,7 +18,7 @@ use self::differences::other_epoch;
 use self::digests::Digests;
 use self::learner::{Learner, Stage};
 pub(crate) use self::sync_requests::SyncWaiter;
-use super::follower::DIGESTS;
+use super::DIGESTS;
 use super::propose::{Proposer, Write};
 use crate::cx::Cx;
 use crate::identity::Seed;
