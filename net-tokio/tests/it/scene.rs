@@ -66,7 +66,7 @@ impl Client {
                     self.answered += 1;
                     self.said.push(Word::Answered(result));
                 }
-                Effect::Event(event) => self.said.push(Word::Heard(event)),
+                Effect::Event(event) => self.said.push(Word::Event(event)),
                 Effect::State(State::Connecting | State::Connected) => {}
                 Effect::State(State::Expired | State::AuthFailed | State::Closed) => {
                     self.said.push(Word::Over);
@@ -175,7 +175,7 @@ fn perform(ensemble: &Ensemble, script: &History) -> History {
                 clients[at].step(Input::Close);
                 until(&mut clients, &mut history, |clients| clients[at].is_over());
             }
-            Word::Answered(_) | Word::Heard(_) | Word::Over => {}
+            Word::Answered(_) | Word::Event(_) | Word::Over => {}
         }
     }
     history
