@@ -400,15 +400,21 @@ mod tests {
         assert!(rows.is_empty(), "no such files: {rows:?}");
     }
 
+    fn text_of_folder(folder: &std::path::Path) -> String {
+        let entries = std::fs::read_dir(folder).expect("our own folder");
+        let paths = entries.map(|entry| entry.expect("our own file").path());
+        let text = |path: std::path::PathBuf| match path.is_dir() {
+            true => text_of_folder(&path),
+            false => std::fs::read_to_string(path).expect("our own scenarios"),
+        };
+        paths.map(text).collect()
+    }
+
     #[test]
     fn docs_list_each_oracle_with_its_sentence_and_tests() {
         let page = include_str!("../../../../docs/oracles.md");
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/check/oracle/tests");
-        let files = std::fs::read_dir(folder).expect("our own folder");
-        let scenarios: String = files
-            .map(|file| std::fs::read_to_string(file.expect("our own file").path()))
-            .collect::<Result<_, _>>()
-            .expect("our own scenarios");
+        let scenarios = text_of_folder(folder.as_ref());
         for id in Id::ALL {
             let head = format!("| {} | {} |", id.name(), id.sentence());
             let row = page.lines().find(|line| line.starts_with(&head));
