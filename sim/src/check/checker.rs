@@ -166,6 +166,7 @@ pub fn promises() -> Vec<&'static str> {
         Check::HALTS,
         Check::BOUNDED,
         Check::CLIENTS,
+        Check::REPORTS,
         Check::DRAINED,
         Check::HANDLES,
         Check::LEADER,

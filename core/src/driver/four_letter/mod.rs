@@ -6,7 +6,7 @@
 //! supplies.
 //!
 //! Invariants: a command that the whitelist refuses has no effect; one command makes one answer; a
-//! turn makes at most [`PARTS_PER_TURN`] parts of answers that read the server.
+//! turn makes at most four parts of answers that read the server.
 
 mod conns;
 mod date;
