@@ -28,16 +28,16 @@ impl Around {
         let timeout_ms = 4_000 + u32::from(source.byte());
         match source.below(22) {
             kind @ (0 | 2 | 5 | 9 | 11 | 14..=17 | 19) => {
-                PeerMessage::Learner(self.from_learner(kind, timeout_ms, source))
+                PeerMessage::Learner(self.learner_message(kind, timeout_ms, source))
             }
             kind @ (1 | 3 | 4 | 6..=8 | 10 | 12 | 13 | 18) => {
-                PeerMessage::Leader(self.from_leader(kind, timeout_ms, source))
+                PeerMessage::Leader(self.leader_message(kind, timeout_ms, source))
             }
             _ => PeerMessage::Learner(self.request(timeout_ms, source)),
         }
     }
 
-    fn from_learner(&self, kind: u8, timeout_ms: u32, source: &mut Source<'_>) -> FromLearner {
+    fn learner_message(&self, kind: u8, timeout_ms: u32, source: &mut Source<'_>) -> FromLearner {
         match kind {
             19 => FromLearner::Loading { done: 1, all: 0 },
             0 => FromLearner::FollowerInfo {
@@ -68,7 +68,7 @@ impl Around {
         }
     }
 
-    fn from_leader(&self, kind: u8, timeout_ms: u32, source: &mut Source<'_>) -> FromLeader {
+    fn leader_message(&self, kind: u8, timeout_ms: u32, source: &mut Source<'_>) -> FromLeader {
         match kind {
             18 => FromLeader::Differs { zxid: self.zxid(source) },
             1 => FromLeader::LeaderInfo {

@@ -212,8 +212,8 @@ impl Oracles {
             Observation::ConnOpened { client, conn, server } => {
                 self.opened(*client, *conn, *server)
             }
-            Observation::ToServer { conn, frame } => self.to_server(*conn, frame),
-            Observation::ToClient { conn, frame } => self.to_client(*conn, frame),
+            Observation::ToServer { conn, frame } => self.on_frame_to_server(*conn, frame),
+            Observation::ToClient { conn, frame } => self.on_frame_to_client(*conn, frame),
             Observation::ConnClosed { conn } => {
                 self.answers.closed(*conn);
                 self.closed(*conn);
@@ -290,7 +290,7 @@ impl Oracles {
         Ok(())
     }
 
-    fn to_server(&mut self, conn: ConnId, frame: &Bytes) -> Verdict {
+    fn on_frame_to_server(&mut self, conn: ConnId, frame: &Bytes) -> Verdict {
         match self.conns.get(&conn).map(|c| c.phase) {
             Some(Phase::Fresh) => self.greeted(conn, frame),
             Some(Phase::Greeted | Phase::Open | Phase::Over) => self.asked(conn, frame),
@@ -298,7 +298,7 @@ impl Oracles {
         }
     }
 
-    fn to_client(&mut self, conn: ConnId, frame: &Bytes) -> Verdict {
+    fn on_frame_to_client(&mut self, conn: ConnId, frame: &Bytes) -> Verdict {
         match self.conns.get(&conn).map(|c| c.phase) {
             Some(Phase::Greeted) => self.welcomed(conn, frame),
             Some(Phase::Fresh | Phase::Open | Phase::Over) => self.read(conn, frame),
