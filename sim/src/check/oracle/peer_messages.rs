@@ -162,7 +162,12 @@ impl Zab {
                 PeerCommand::Dial(_) => continue,
             };
             if let PeerMessage::Leader(FromLeader::LeaderInfo { epoch, .. }) = message {
-                self.proposes_epoch(by, *epoch);
+                // A leader that turns a learner away names the epoch that it knows, and proposes
+                // none (seed 0x5e5889f90014 at 5e5889f).
+                let closes = |other: &PeerCommand| matches!(other, PeerCommand::Close(closed, _) if closed == link);
+                if !commands.iter().any(closes) {
+                    self.proposes_epoch(by, *epoch);
+                }
             } else if let PeerMessage::Leader(FromLeader::NewLeader { epoch, .. }) = message {
                 self.has_promises(checks, by, *epoch, at)?;
             } else if let PeerMessage::Leader(FromLeader::UpToDate { .. }) = message {
