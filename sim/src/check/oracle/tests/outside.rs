@@ -124,6 +124,35 @@ fn z26_leader_goes_on_after_a_later_promise() {
     });
 }
 
+/// The LEADERINFO by which a leader turns a learner away names an epoch, and proposes none (seed
+/// 0x5e5889f90014 at 5e5889f).
+#[test]
+fn z26_leader_that_turned_a_learner_away_counts_as_leader_of_the_named_epoch() {
+    check_pair_of(3, "Z26", |h, violating| {
+        h.looks(S1);
+        h.rises(S1);
+        let [away, comes] = [LinkId(998), LinkId(999)];
+        h.is_linked(S1, away, S2, false);
+        h.is_linked(S1, comes, S3, false);
+        let epoch = h.member(S1).state.accepted_epoch;
+        let info = FromLeader::LeaderInfo { epoch, empty: false, ensemble: 0, blank: false };
+        let mut commands = vec![PeerCommand::Send(away, PeerMessage::Leader(info))];
+        if !violating {
+            commands.push(PeerCommand::Close(away, LinkCloseReason::Unwanted));
+        }
+        h.puts(S1, &[], &commands);
+        let accepted = epoch.next().expect("room");
+        let history = HistoryInfo::new(HistoryStatus::Complete, Epoch(1));
+        h.hears_on(
+            S1,
+            comes,
+            PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
+        );
+        h.waits(1_100);
+        h.shows(S1);
+    });
+}
+
 /// A message on the older link may arrive after one on the newer link, and does not replace the
 /// newer link (seed 0x210000000075). A newer link that is down no longer replaces an older one (a
 /// fork of seed 0x220000000201).
