@@ -66,7 +66,7 @@ pub struct Driver {
     pub four_letter: FourLetter,
     /// Lines for the operator's log.
     pub reports: Reports,
-    record_bytes: usize,
+    is_ensemble: bool,
     limits: TurnLimits,
     disk: VecDeque<DiskEvent>,
     turn: Turn,
@@ -113,10 +113,10 @@ impl Driver {
         now: Instant,
     ) -> Driver {
         Driver {
+            is_ensemble: !config.voters().alone(),
             clients: Clients::new(Arc::clone(&config), limits, seed, now),
             four_letter: FourLetter::new(Arc::clone(&config), now),
-            reports: Reports::new(config.id()),
-            record_bytes: config.limits.record_bytes,
+            reports: Reports::new(&config),
             peers: Peers::new(config, peers),
             limits: turn,
             disk: VecDeque::new(),
@@ -213,7 +213,7 @@ impl Driver {
     /// it before it takes the commands for the disk and clears notices and marks.
     pub fn observe(&mut self, out: &Outbox) {
         self.four_letter.count_proposals(&mut self.clients, out);
-        self.reports.on_outbox(out, &self.clients, self.record_bytes);
+        self.reports.on_outbox(out, &self.clients);
     }
 
     /// Queues the core's output for clients and other servers, and answers four-letter commands.
@@ -225,9 +225,15 @@ impl Driver {
         self.clients.deliver(&mut out.clients, reads, now.mono);
         self.peers.set_ensemble(server.ensemble_id());
         self.peers.deliver(&mut out.peers, &mut out.election, now.mono);
-        self.four_letter.note_role(server, now.mono);
+        // Only a server of an ensemble changes its role: turns of others ask for no status.
+        let status = self.is_ensemble.then(|| server.status());
+        if let Some(status) = &status {
+            self.four_letter.note_role(status, now.mono);
+        }
         self.four_letter.answer(&mut self.clients, server, now);
-        self.reports.on_turn_end(server, &self.peers, self.stops, now.mono);
+        if let Some(status) = &status {
+            self.reports.on_turn_end(status, server, &self.peers, self.stops, now.mono);
+        }
     }
 
     /// Is there work for another turn, even if nothing arrives?

@@ -13,6 +13,7 @@ use super::close::ConnCloseReason;
 use super::limits::ClientLimits;
 use super::note::ClientNote;
 use super::peers::{PeerCloseReason, PeerNote, Peers};
+use crate::config::Config;
 use crate::ids::{Instant, ServerId};
 use crate::io::Outbox;
 use crate::mark::Mark;
@@ -64,6 +65,7 @@ pub struct MemberAddresses {
 #[derive(Debug)]
 pub struct Reports {
     own: ServerId,
+    record_bytes: usize,
     /// All members of the ensemble; empty for a standalone server, which waits for nobody.
     members: BTreeMap<ServerId, MemberAddresses>,
     lines: VecDeque<Report>,
@@ -73,9 +75,15 @@ pub struct Reports {
 }
 
 impl Reports {
-    pub(super) fn new(own: ServerId) -> Reports {
-        let (members, lines) = (BTreeMap::new(), VecDeque::new());
-        Reports { own, members, lines, reported_role: None, waiting: None }
+    pub(super) fn new(config: &Config) -> Reports {
+        Reports {
+            own: config.id(),
+            record_bytes: config.limits.record_bytes,
+            members: BTreeMap::new(),
+            lines: VecDeque::new(),
+            reported_role: None,
+            waiting: None,
+        }
     }
 
     pub(super) fn set_members(&mut self, members: BTreeMap<ServerId, MemberAddresses>) {
@@ -107,7 +115,7 @@ impl Reports {
     }
 
     /// The core's notices, before the connections that they name are closed.
-    pub(super) fn on_outbox(&mut self, out: &Outbox, clients: &Clients, record_bytes: usize) {
+    pub(super) fn on_outbox(&mut self, out: &Outbox, clients: &Clients) {
         for notice in &out.notices {
             let (level, kind) = match notice {
                 Notice::Loading { .. } => (ReportLevel::Info, "loading"),
@@ -127,8 +135,9 @@ impl Reports {
         if out.marks.contains(Mark::RecordTooLarge) {
             let text = format!(
                 "refused a request (-5): the answer or the transaction would be larger than \
-                 {record_bytes} bytes (at least 64 MiB, and half as much again as \
-                 jute.maxbuffer); request less at once, or raise jute.maxbuffer"
+                 {} bytes (at least 64 MiB, and half as much again as jute.maxbuffer); request less \
+                 at once, or raise jute.maxbuffer",
+                self.record_bytes
             );
             self.push(ReportLevel::Warn, "too large", text);
         }
@@ -238,6 +247,7 @@ impl Reports {
     /// The end of a turn: reports a change of the role, and a wait that has become long.
     pub(super) fn on_turn_end(
         &mut self,
+        status: &Status,
         server: &Server,
         peers: &Peers,
         stops: bool,
@@ -246,11 +256,10 @@ impl Reports {
         if self.members.is_empty() {
             return;
         }
-        let status = server.status();
         let role = (status.mode, status.leader, status.serving);
         if self.reported_role != Some(role) {
             self.reported_role = Some(role);
-            self.push(ReportLevel::Info, "role", role_text(&status));
+            self.push(ReportLevel::Info, "role", role_text(status));
         }
         if status.serving || stops || status.halted.is_some() {
             self.waiting = None;
@@ -311,7 +320,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::config::Config;
     use crate::driver::{Driver, PeerOptions, TurnLimits};
     use crate::io::Now;
     use crate::membership::Voters;

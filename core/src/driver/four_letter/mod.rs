@@ -137,14 +137,10 @@ impl FourLetter {
         }
     }
 
-    /// Notes the server's role at the end of a turn. A standalone server does not lead others.
-    pub(super) fn note_role(&mut self, server: &Server, now: Instant) {
-        if self.config.voters().alone() {
-            return;
-        }
-        let Status { mode, serving, .. } = server.status();
-        self.mode = mode;
-        let leads = mode == Mode::Leader && serving;
+    /// Notes the role of a server of an ensemble at the end of a turn.
+    pub(super) fn note_role(&mut self, status: &Status, now: Instant) {
+        self.mode = status.mode;
+        let leads = status.mode == Mode::Leader && status.serving;
         self.leading_since = leads.then(|| self.leading_since.unwrap_or(now));
     }
 
@@ -258,6 +254,9 @@ impl FourLetter {
         now: Now,
     ) -> Step {
         let figures = |clients| self.figures(clients, status, now.mono);
+        let begin = |slot: &mut Option<Listing>, listing| {
+            slot.insert(listing).next(server, clients, self.options.part_lines)
+        };
         Step::Answer(match (pending.command, &pending.facts) {
             (FourLetterCommand::Conf, Some(HostFacts::DiskUse(disk))) => {
                 conf(&Figures { disk: *disk, ..figures(clients) })
@@ -287,25 +286,13 @@ impl FourLetter {
             (FourLetterCommand::Dump, _) => {
                 let local = self.config.sessions.local;
                 let listing = Listing::dump(server, clients, status.mode, local, now);
-                return pending.listing.insert(listing).next(
-                    server,
-                    clients,
-                    self.options.part_lines,
-                );
+                return begin(&mut pending.listing, listing);
             }
             (FourLetterCommand::Wchc, _) => {
-                return pending.listing.insert(Listing::by_conn()).next(
-                    server,
-                    clients,
-                    self.options.part_lines,
-                );
+                return begin(&mut pending.listing, Listing::by_conn());
             }
             (FourLetterCommand::Wchp, _) => {
-                return pending.listing.insert(Listing::by_path()).next(
-                    server,
-                    clients,
-                    self.options.part_lines,
-                );
+                return begin(&mut pending.listing, Listing::by_path());
             }
             (
                 FourLetterCommand::Ruok

@@ -7,13 +7,13 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use zabkeeper_core::Mode;
 use zabkeeper_core::driver::Interest;
 use zabkeeper_core::driver::four_letter::{
     Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions, HostFacts, HostQuery,
     Whitelist,
 };
 use zabkeeper_core::wire::{FourLetterCommand, WatcherType};
+use zabkeeper_core::{Mode, Status};
 
 use super::traffic::Traffic;
 use super::*;
@@ -27,8 +27,8 @@ const TRACE_MASK: i64 = 306;
 
 /// Ports that answers show; no socket uses them.
 const CLIENT_PORT: u16 = 2181;
-const QUORUM_PORT: u16 = 2888;
-const ELECTION_PORT: u16 = 3888;
+pub(super) const QUORUM_PORT: u16 = 2888;
+pub(super) const ELECTION_PORT: u16 = 3888;
 const BACKLOG: u32 = 1024;
 
 /// The time limit for a part of a long answer.
@@ -92,7 +92,8 @@ pub(in crate::machine::node) fn four_letter(
 }
 
 fn members(config: &Config) -> Vec<String> {
-    let line = |ServerId(id)| format!("server.{id}=10.0.1.{id}:2888:3888:participant");
+    let line =
+        |ServerId(id)| format!("server.{id}=10.0.1.{id}:{QUORUM_PORT}:{ELECTION_PORT}:participant");
     config.voters().ids().map(line).collect()
 }
 
@@ -212,8 +213,7 @@ impl Process {
 
     /// Records the simulator's own knowledge for the answers, or parts of them, that the driver has
     /// made at the end of a turn.
-    pub(super) fn note_answers(&mut self, now: Now, shared: &mut Shared) {
-        let status = self.server.status();
+    pub(super) fn note_answers(&mut self, now: Now, status: &Status, shared: &mut Shared) {
         self.operators.turn += 1;
         self.operators.mode = Some(status.mode);
         let leads = status.mode == Mode::Leader && status.serving;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use zabkeeper_core::driver::{MemberAddresses, Report, ReportLevel};
 use zabkeeper_core::{Config, Instant, Mode, ServerId, Status};
 
+use super::operator::{ELECTION_PORT, QUORUM_PORT};
 use super::*;
 
 /// A server that serves no clients reports so after this time, and then as often as this.
@@ -25,8 +26,8 @@ pub(super) struct Reported {
 /// The addresses of all members; none for a server that is alone.
 pub(in crate::machine::node) fn members(config: &Config) -> BTreeMap<ServerId, MemberAddresses> {
     let address = |id: &ServerId| MemberAddresses {
-        quorum: format!("10.0.1.{id}:2888"),
-        election: format!("10.0.1.{id}:3888"),
+        quorum: format!("10.0.1.{id}:{QUORUM_PORT}"),
+        election: format!("10.0.1.{id}:{ELECTION_PORT}"),
     };
     let all = config.voters().ids().map(|id| (id, address(&id))).collect();
     if config.voters().alone() { BTreeMap::new() } else { all }
@@ -34,12 +35,11 @@ pub(in crate::machine::node) fn members(config: &Config) -> BTreeMap<ServerId, M
 
 impl Process {
     /// O3: takes the lines of a turn that ends now.
-    pub(super) fn check_reports(&mut self, now: Now, shared: &mut Shared) {
+    pub(super) fn check_reports(&mut self, now: Now, status: &Status, shared: &mut Shared) {
         let lines: Vec<Report> = std::iter::from_fn(|| self.driver.reports.next_line()).collect();
-        let status = self.server.status();
         let Some(reported) = &mut self.reported else { return };
-        let role = reported.check_role(&status, &lines);
-        let waiting = reported.check_waiting(&status, &lines, now.mono);
+        let role = reported.check_role(status, &lines);
+        let waiting = reported.check_waiting(status, &lines, now.mono);
         let evidence = |what: String| format!("s{}: {what}", self.id);
         shared.check(Check::REPORTS, role.and(waiting).map_err(evidence));
     }

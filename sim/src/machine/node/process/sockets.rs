@@ -239,7 +239,8 @@ impl Process {
         self.note_peer_commands(&out.peers, shared);
         self.note_commands(now, out);
         self.driver.deliver(now, &self.server, out);
-        self.note_answers(now, shared);
+        let status = self.server.status();
+        self.note_answers(now, &status, shared);
         while let Some(id) = self.driver.next_to_flush() {
             self.flush_socket(now, id, shared);
         }
@@ -255,7 +256,7 @@ impl Process {
         shared.schedule_arrivals();
         self.check_clients(now, shared);
         self.check_links(shared);
-        self.check_reports(now, shared);
+        self.check_reports(now, &status, shared);
     }
 
     /// E6: no established connection with a server is read while too many inputs wait.
