@@ -197,7 +197,7 @@ impl Serving {
         while let Some(frame) = frames.next(&mut self.inbound).map_err(Disconnect::Malformed)? {
             let flow = match frame {
                 FromServer::Event(event) => {
-                    tell(event, kept, out);
+                    emit_event(event, kept, out);
                     Flow::On
                 }
                 FromServer::Reply { xid: XID_PING, .. } => Flow::On,
@@ -337,7 +337,7 @@ impl Serving {
 }
 
 /// Emits an event if it fires a watch of this session.
-fn tell(event: WatchEvent, kept: &mut SessionState, out: &mut Outbox) {
+fn emit_event(event: WatchEvent, kept: &mut SessionState, out: &mut Outbox) {
     if kept.watches.fired(event.event, &event.path) {
         let path = kept.config.servers.to_caller(event.path);
         out.effects.push(Effect::Event(WatchEvent { path, ..event }));

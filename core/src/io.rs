@@ -105,7 +105,7 @@ pub enum ClientEvent {
     Closed,
     /// The client has taken output after a delay. The driver pauses reads meanwhile, so it receives
     /// no pings: this event counts as a heartbeat, and as nothing else.
-    Heard,
+    OutputDrained,
 }
 
 /// The commands that steps emit. The driver empties it before the next batch.
@@ -191,7 +191,7 @@ impl fmt::Display for Input {
                 write!(f, "{conn} request #{} {}", r.xid, r.request)
             }
             Input::Client(conn, ClientEvent::Closed) => write!(f, "{conn} closed"),
-            Input::Client(conn, ClientEvent::Heard) => write!(f, "{conn} heard"),
+            Input::Client(conn, ClientEvent::OutputDrained) => write!(f, "{conn} output drained"),
             Input::Election(from, notification) => write!(f, "s{from} is {notification}"),
             Input::Peer(link, PeerEvent::Up { peer, dialled }) => {
                 let how = if *dialled { "to" } else { "from" };

@@ -103,7 +103,7 @@ pub use error::{Corrupt, ErrorCode, Malformed};
 pub use identity::{EpochNonce, Identity, Seed, SessionSecret};
 pub use ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, WriteId, Zxid};
 pub use io::{Input, Now, Outbox, Pressure};
-pub use log::epochs::History;
+pub use log::epochs::EpochIndex;
 pub use membership::{HistoryInfo, HistoryStatus, Voters};
 pub use notice::Notice;
 pub use offline::{Compared, Replayed, compare, replay};

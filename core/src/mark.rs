@@ -69,7 +69,7 @@ marks! {
     SetWatchesFired,
     /// a snapshot of the own tree is begun
     SnapshotBegun,
-    /// nodes change behind a snapshot's back, and their old states are set aside for it
+    /// nodes change while a snapshot is written, and their old states are kept for it
     SnapshotSetAside,
     /// a snapshot of the own tree is durable
     SnapshotDone,
@@ -93,7 +93,7 @@ marks! {
     ElectionWon,
     /// a server finds somebody else elected
     ElectionJoined,
-    /// the own vote is told again, because nothing has come of it
+    /// the server sends its vote again, because no leader was elected
     ElectionResent,
     /// a learner asks a server that does not lead yet
     LinkEarly,
@@ -103,7 +103,7 @@ marks! {
     LeaderBehind,
     /// no quorum came in time, so the leader gives up
     LeaderNotEstablished,
-    /// a follower has not heard its leader in time
+    /// a follower has received nothing from its leader in time
     LeaderSilent,
     /// what the leader says cannot be followed
     LeaderRefused,
@@ -111,7 +111,7 @@ marks! {
     LeaderUnreachable,
     /// a learner is in step, and may serve
     LearnerJoined,
-    /// a leader has not heard a learner in time
+    /// a leader has received nothing from a learner in time
     LearnerSilent,
     /// what a learner says cannot be
     LearnerRefused,
@@ -164,7 +164,7 @@ marks! {
     /// a watch fires for somebody who may not read the node
     WatchFiltered,
     /// an empty container, or a node whose time is over, is deleted
-    NodeLapsed,
+    NodeExpired,
     /// a write goes above a quota that only warns
     QuotaSoft,
     /// a session is begun that only this server knows
@@ -195,13 +195,13 @@ marks! {
     ElectionEstablished,
     /// a candidate was given up that others cannot vouch for any more
     ElectionNotCredible,
-    /// a candidate was given up that was never heard itself
+    /// a server leaves a candidate that has never sent a vote itself
     ElectionHearsay,
     /// votes are repeated as seldom as they ever are
     ElectionRepeatCapped,
     /// others have elected somebody later
     ElectionOvertaken,
-    /// a quorum asks to follow a server that has not yet heard their votes
+    /// a quorum asks to follow a server that has not yet received their votes
     ElectionByLinks,
     /// the own vote waits for the disk
     ElectionVoteHeld,
@@ -265,7 +265,7 @@ marks! {
     LogReadFailed,
     /// a server stood still, so no client was silent
     SessionsSpared,
-    /// a leader did not hear its clients because of its disk, so no session expires
+    /// a leader did not read its clients because of its disk, so no session expires
     SessionsStalled,
     /// a session is asked for that has ended
     SessionMoveDead,
@@ -285,7 +285,7 @@ marks! {
     WatchRemoved,
     /// a client removes a watch that it does not have
     WatchMissing,
-    /// several clients hear of one change
+    /// several clients receive events of one change
     WatchShared,
     /// a learner gets a snapshot although its log could be continued
     SyncSnapPreferred,
@@ -309,7 +309,7 @@ marks! {
     ApplySliced,
     /// a step has done its share, and reads whose turn has come wait for the next one
     ReadsSliced,
-    /// a quorum has an epoch's history with other voters, and a learner is told to keep those
+    /// a quorum has an epoch's history with other voters, and the leader has a learner keep those
     VotersRenewed,
 }
 

@@ -76,7 +76,7 @@ impl fmt::Display for Notice {
                 let (silent_ms, seconds) = (silent.as_millis(), watched.as_secs());
                 write!(
                     f,
-                    "session {session} expires: nothing was heard of it for {silent_ms} ms, its \
+                    "session {session} expires: it sent nothing for {silent_ms} ms, its \
                      timeout is {timeout_ms} ms; "
                 )?;
                 match server {

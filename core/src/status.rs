@@ -106,7 +106,7 @@ impl fmt::Display for Waiting {
             let this = if voter == id { " (this one)" } else { "" };
             write!(f, "; server {voter}{this} ")?;
             f.write_str(match history_status {
-                None => "was not heard of",
+                None => "has sent nothing",
                 Some(HistoryStatus::Complete) => "has its data",
                 Some(HistoryStatus::Uninitialized) if before.contains(voter) => "is empty",
                 Some(HistoryStatus::Uninitialized) => "is new",
@@ -198,9 +198,9 @@ pub struct Backlog {
     /// written.
     pub walks: usize,
     /// Pieces received of a leader's snapshot that is not installed yet.
-    pub pieces: usize,
+    pub chunks: usize,
     /// Pieces of snapshots handed to the disk and not yet written.
-    pub pieces_at_disk: usize,
+    pub chunks_at_disk: usize,
     /// Requests queued on connections.
     pub requests: usize,
     /// Sync requests that wait for a quorum.

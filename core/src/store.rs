@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::{EpochNonce, Identity};
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
-use crate::log::epochs::History;
+use crate::log::epochs::EpochIndex;
 
 /// Stands for this server in the voter list of a standalone server, whatever id it gets in an
 /// ensemble later. A standalone server need not have an id yet.
@@ -203,7 +203,7 @@ pub struct Recovered {
     pub snapshots: Vec<Zxid>,
     /// The spans of the whole log, which begin at or before the snapshot and end where `entries`
     /// end, or at the snapshot.
-    pub history: History,
+    pub history: EpochIndex,
 }
 
 /// A snapshot as stored on the disk.

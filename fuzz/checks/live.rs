@@ -17,8 +17,8 @@ use zabkeeper_core::wire::{
     Reply, ReplyKind, Request, RequestFrame, ServerFrames, XID_PING,
 };
 use zabkeeper_core::{
-    Config, ConnId, ErrorCode, History, Input, Instant, Now, Pressure, Server, SessionId, Status,
-    WallMs, Zxid,
+    Config, ConnId, EpochIndex, ErrorCode, Input, Instant, Now, Pressure, Server, SessionId,
+    Status, WallMs, Zxid,
 };
 
 /// Wall clock time at the start.
@@ -241,7 +241,7 @@ impl<J: Judge> Live<J> {
             };
             match event {
                 Ok(None) => return,
-                Ok(Some(ClientEvent::Closed | ClientEvent::Heard)) | Err(_) => {
+                Ok(Some(ClientEvent::Closed | ClientEvent::OutputDrained)) | Err(_) => {
                     return self.drop_conn(conn);
                 }
                 Ok(Some(event @ ClientEvent::Opened(..))) => self.step(Input::Client(conn, event)),
@@ -336,7 +336,7 @@ impl<J: Judge> Live<J> {
     ///
     /// # Panics
     /// If it is not idle.
-    pub(crate) fn quieten(&mut self) {
+    pub(crate) fn settle_and_check_idle(&mut self) {
         self.settle();
         let (answers, events, applied) = (self.answers, self.events, self.applied());
         self.step(Input::Timeout);
@@ -559,7 +559,7 @@ impl Disk {
             self.entries.clear();
             self.log_after = after;
         }
-        let mut history = History::after(self.log_after);
+        let mut history = EpochIndex::after(self.log_after);
         self.entries.iter().for_each(|entry| history.push(entry.zxid));
         Recovered {
             state: self.state.clone(),

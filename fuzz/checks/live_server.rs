@@ -33,7 +33,7 @@ pub(crate) fn check(input: &[u8]) -> Served {
     while !source.0.is_empty() {
         happens(&mut live, &mut slots, &mut source);
     }
-    live.quieten();
+    live.settle_and_check_idle();
     let before = live.holds();
     live.restart();
     // The restart begins a new epoch, so the zxids differ; digest and sessions must be equal.

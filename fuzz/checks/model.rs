@@ -89,7 +89,7 @@ fn client(conn: ConnId) -> ClientId {
 /// If a check fails.
 pub(crate) fn check(input: &[u8]) -> Judged {
     let mut source = Source(input);
-    let config = settings::judged(&mut source);
+    let config = settings::modelled(&mut source);
     let (auth, tree) = (config.auth.clone(), config.tree.clone());
     let rules = Rules { auth, tree, ..Rules::default() };
     let mut live = Live::new(config, Jury(Oracles::new(&[SERVER], rules).with_bad_clients()));
@@ -99,7 +99,7 @@ pub(crate) fn check(input: &[u8]) -> Judged {
         xid += 1;
         happens(&mut live, &mut slots, xid, &mut source);
     }
-    live.quieten();
+    live.settle_and_check_idle();
     live.restart();
     let ((applied, digest, sessions), holder) = (live.holds(), Holder(None));
     let last = Observation::Final { server: SERVER, applied, digest, holder, sessions };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use zabkeeper_core::store::{
     DiskCommand, DiskEvent, DurableState, Entry, Recovered, SnapshotImage,
 };
-use zabkeeper_core::{History, Zxid};
+use zabkeeper_core::{EpochIndex, Zxid};
 
 /// The durable content, and the outstanding commands of each lane.
 #[derive(Default)]
@@ -121,7 +121,7 @@ impl Disk {
             self.entries.clear();
             self.log_after = after;
         }
-        let mut history = History::after(self.log_after);
+        let mut history = EpochIndex::after(self.log_after);
         self.entries.iter().for_each(|entry| history.push(entry.zxid));
         Recovered {
             state: self.state.clone(),

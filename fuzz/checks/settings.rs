@@ -11,7 +11,7 @@ const SUPER: &str = "super:BDYfsKZtexvW+zRgsJ2N0pMNlLY=";
 
 /// Any settings.
 pub(crate) fn any(source: &mut Source<'_>) -> Config {
-    let mut config = judged(source);
+    let mut config = modelled(source);
     let choice = source.byte();
     if choice & 3 == 3 {
         config.auth.required_schemes = vec!["digest".to_owned()];
@@ -24,7 +24,7 @@ pub(crate) fn any(source: &mut Source<'_>) -> Config {
 }
 
 /// Settings that the reference model supports.
-pub(crate) fn judged(source: &mut Source<'_>) -> Config {
+pub(crate) fn modelled(source: &mut Source<'_>) -> Config {
     let id = ServerId(1);
     let tick = Duration::from_secs(2);
     let choice = source.byte();

@@ -1,5 +1,5 @@
 //! What a crowd costs a server: sessions, watches, znodes, and how long others wait while a change
-//! is told to everyone.
+//! is latencies to everyone.
 //!
 //! ```text
 //! cargo run --release -p net-tokio --example crowd -- zookeeper=127.0.0.1:2181=PID \
@@ -48,7 +48,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// A name, how it was measured, and the unit in which it is told.
+/// A name, how it was measured, and the unit in which it is latencies.
 type Figure = (&'static str, f64);
 
 /// One session's connection.
@@ -313,7 +313,7 @@ async fn measure(server: SocketAddr, pid: u32) -> Result<Vec<Figure>, Failure> {
     grown("  memory for them, MB", &mut figures)?;
 
     clients[0].call([create("/hot".to_owned(), 8)], -110).await?;
-    let (mut told, mut quiet, mut busy) = (Vec::new(), [0.0_f64; 2], [0.0_f64; 2]);
+    let (mut latencies, mut quiet, mut busy) = (Vec::new(), [0.0_f64; 2], [0.0_f64; 2]);
     for round in 0..=ROUNDS {
         clients = each(clients, |_, mut client| async move {
             client.call([get("/hot", true)], 0).await?;
@@ -336,7 +336,7 @@ async fn measure(server: SocketAddr, pid: u32) -> Result<Vec<Figure>, Failure> {
                 Ok(client)
             })
             .await?;
-            told.push(begun.elapsed().as_secs_f64() * 1e3);
+            latencies.push(begun.elapsed().as_secs_f64() * 1e3);
             tokio::time::sleep(Duration::from_millis(200)).await;
             &mut busy
         };
@@ -344,9 +344,12 @@ async fn measure(server: SocketAddr, pid: u32) -> Result<Vec<Figure>, Failure> {
         let [read, write] = probe.join().map_err(|_| "the probe has panicked")??;
         *slowest = [slowest[0].max(read), slowest[1].max(write)];
     }
-    told.sort_by(f64::total_cmp);
-    figures.push(("a change told to 10,000 sessions, median of 10, ms", told[told.len() / 2]));
-    figures.push(("  the slowest, ms", told[told.len() - 1]));
+    latencies.sort_by(f64::total_cmp);
+    figures.push((
+        "a change received by 10,000 sessions, median of 10, ms",
+        latencies[latencies.len() / 2],
+    ));
+    figures.push(("  the slowest, ms", latencies[latencies.len() - 1]));
     figures.push(("  slowest read of another client meanwhile, ms", busy[0]));
     figures.push(("  slowest write of another client meanwhile, ms", busy[1]));
     figures.push(("  slowest read without that, ms", quiet[0]));

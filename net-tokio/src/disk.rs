@@ -103,11 +103,11 @@ impl Disk {
         mem::take(&mut *self.done.lock())
     }
 
-    /// Lets the threads finish their queues and waits for them, at most for `patience`.
-    pub(crate) fn join_within(self, patience: Duration) {
+    /// Lets the threads finish their queues and waits for them, at most for `timeout`.
+    pub(crate) fn join_within(self, timeout: Duration) {
         let Disk { log, snapshots, reads, threads, .. } = self;
         drop((log, snapshots, reads));
-        let latest = Instant::now() + patience;
+        let latest = Instant::now() + timeout;
         while Instant::now() < latest && !threads.iter().all(JoinHandle::is_finished) {
             thread::sleep(Duration::from_millis(1));
         }

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use zabkeeper_core::store::{DurableState, Entry, Recovered, SnapshotImage};
-use zabkeeper_core::{History, Zxid};
+use zabkeeper_core::{EpochIndex, Zxid};
 
 use crate::cut;
 use crate::dir::Dir;
@@ -386,7 +386,7 @@ struct Log<V: Vfs> {
     entries: Vec<Entry>,
     /// The zxids of the log, as far back as it has no gap; without segments it ends at the
     /// snapshot.
-    history: History,
+    history: EpochIndex,
     /// The newest segment and its end, also if the log is replaced.
     newest: Option<(Segment<V>, End)>,
     /// The last transaction of the log if the snapshot replaces it; then `entries` is empty and
@@ -416,7 +416,7 @@ impl<V: Vfs> Log<V> {
     ) -> Result<Log<V>, StoreError> {
         let mut older = names::segments(names);
         let needed = Log::needed(dir, &mut older, base, cluster)?;
-        let (entries, history) = (Vec::new(), History::after(base));
+        let (entries, history) = (Vec::new(), EpochIndex::after(base));
         let mut log =
             Log { entries, history, newest: None, replaced: None, older: Older::default() };
         for first in needed {
@@ -440,7 +440,7 @@ impl<V: Vfs> Log<V> {
         }
         let last = log.history.end();
         if last < base {
-            log.history = History::after(base);
+            log.history = EpochIndex::after(base);
             // The whole log will be removed, so no older segment needs to be cleared.
             log.older = Older::default();
             log.replaced = Some(last);
@@ -529,7 +529,7 @@ fn older_history<V: Vfs>(
     segments: &[Zxid],
     end: Zxid,
     cluster: u64,
-) -> Result<(History, Older), StoreError> {
+) -> Result<(EpochIndex, Older), StoreError> {
     let mut start = end;
     let mut older = Older::default();
     // First and last zxid of each run without a gap, newest first.
@@ -553,7 +553,7 @@ fn older_history<V: Vfs>(
             Err(error) => return Err(error),
         }
     }
-    let mut history = History::after(start);
+    let mut history = EpochIndex::after(start);
     for (first, last) in runs.into_iter().rev() {
         (first.0..=last.0).for_each(|zxid| history.push(Zxid(zxid)));
     }

@@ -9,7 +9,7 @@
 
 use bytes::{Buf, Bytes};
 use zabkeeper_core::store::Entry;
-use zabkeeper_core::{History, Zxid};
+use zabkeeper_core::{EpochIndex, Zxid};
 
 use crate::block::{self, BLOCK_END, Kind};
 
@@ -240,5 +240,5 @@ fn batch_size(version: u32, length: u64) -> u64 {
 /// May `next` directly follow `previous` in the log? The counter rises by one within an epoch, and
 /// begins at 1 in a new epoch.
 pub(crate) fn follows(previous: Zxid, next: Zxid) -> bool {
-    History::after(previous).may_follow(next)
+    EpochIndex::after(previous).may_follow(next)
 }

@@ -175,7 +175,7 @@ impl Clients {
         match conn.phase {
             Phase::Closed { graceful: true } => Interest::Shutdown,
             Phase::Closed { graceful: false } => Interest::Close,
-            Phase::Greeting | Phase::TraceMask => Interest::Read,
+            Phase::AwaitingFirstFrame | Phase::TraceMask => Interest::Read,
             Phase::Command | Phase::Handshake(_) => Interest::Wait,
             // The connection ends as soon as the handshake is answered.
             Phase::Open if conn.close.is_some() => Interest::Wait,
@@ -257,7 +257,7 @@ impl Clients {
         }
         // A `Closed` event must not be blocked by untaken output, so only open connections are.
         if conn.output.len() > self.common.limits.output_bytes && conn.phase == Phase::Open {
-            self.common.queue.park(id);
+            self.common.queue.block(id);
         }
         !std::mem::replace(&mut conn.blocked, true)
     }
@@ -369,7 +369,7 @@ impl Clients {
         let line = |conn: &Conn| ClientLine {
             peer: conn.peer,
             since: conn.since,
-            reading: matches!(conn.phase, Phase::Greeting | Phase::Open) && !conn.paused,
+            reading: matches!(conn.phase, Phase::AwaitingFirstFrame | Phase::Open) && !conn.paused,
             writing: conn.blocked,
             unanswered: conn.unanswered,
             served: conn.served,
@@ -381,7 +381,7 @@ impl Clients {
 
     /// The next connection that is not read and whose client has taken output: the core is to
     /// receive a heartbeat for it.
-    pub(super) fn next_heard(&mut self) -> Option<ConnId> {
+    pub(super) fn next_heartbeat(&mut self) -> Option<ConnId> {
         loop {
             let id = self.heartbeats.pop_front()?;
             if self.conns.get(&id).is_some_and(|conn| conn.phase == Phase::Open) {
@@ -426,7 +426,10 @@ impl Clients {
                     continue;
                 }
                 Phase::Open => ConnCloseReason::Unfinished(conn.session_timeout),
-                Phase::Greeting | Phase::TraceMask | Phase::Handshake(_) | Phase::Closed { .. } => {
+                Phase::AwaitingFirstFrame
+                | Phase::TraceMask
+                | Phase::Handshake(_)
+                | Phase::Closed { .. } => {
                     self.common.metrics.sessionless += 1;
                     ConnCloseReason::Sessionless(self.common.limits.sessionless_timeout)
                 }
@@ -590,7 +593,7 @@ impl Clients {
         match before {
             Phase::Open => self.common.queue.push(id, ClientEvent::Closed),
             Phase::Command if !graceful => self.common.resumed.push_back(id),
-            Phase::Greeting
+            Phase::AwaitingFirstFrame
             | Phase::TraceMask
             | Phase::Command
             | Phase::Handshake(_)

@@ -67,7 +67,7 @@ pub(super) struct Conn {
     /// further parts follow.
     pub(super) part_due: Option<Instant>,
     /// Deadline for a complete handshake or four-letter command.
-    pub(super) greeting_due: Instant,
+    pub(super) first_frame_due: Instant,
     /// Timeout that the session may have been granted.
     pub(super) session_timeout: Duration,
     /// The frame that is being read.
@@ -93,7 +93,7 @@ pub(super) struct Conn {
 #[derive(Debug, PartialEq)]
 pub(super) enum Phase {
     /// Neither a handshake nor a four-letter command has been read.
-    Greeting,
+    AwaitingFirstFrame,
     /// The command `stmk` has been read, its mask has not.
     TraceMask,
     /// A four-letter command has been read; nothing else will be.
@@ -142,7 +142,7 @@ impl Conn {
             peer,
             since: now.wall,
             ids,
-            phase: Phase::Greeting,
+            phase: Phase::AwaitingFirstFrame,
             frames: ClientFrames::new(limits.max_frame),
             buffer: BytesMut::new(),
             output: Output::default(),
@@ -159,7 +159,7 @@ impl Conn {
             waiting_bytes: None,
             sent_command: false,
             part_due: None,
-            greeting_due: now.mono.after(limits.sessionless_timeout),
+            first_frame_due: now.mono.after(limits.sessionless_timeout),
             session_timeout: Duration::ZERO,
             unfinished: Unfinished::new(Duration::ZERO),
             timer: None,
@@ -217,7 +217,7 @@ impl Conn {
     /// Its current deadline for bytes, if it has one.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Greeting | Phase::TraceMask => Some(self.greeting_due),
+            Phase::AwaitingFirstFrame | Phase::TraceMask => Some(self.first_frame_due),
             Phase::Open => self.unfinished.due(),
             Phase::Command => self.part_due,
             Phase::Handshake(_) | Phase::Closed { .. } => None,

@@ -87,7 +87,7 @@ impl Conn {
         if self.close.is_some() {
             return Ok(());
         }
-        if self.phase == Phase::Greeting {
+        if self.phase == Phase::AwaitingFirstFrame {
             self.read_greeting(common)?;
         }
         if self.phase == Phase::TraceMask {

@@ -179,8 +179,9 @@ impl Driver {
         }
         if self.turn.stage == Stage::Servers {
             if self.turn.goes_on(&self.limits) {
-                let heartbeat = self.clients.next_heard();
-                let heartbeat = heartbeat.map(|conn| Input::Client(conn, ClientEvent::Heard));
+                let heartbeat = self.clients.next_heartbeat();
+                let heartbeat =
+                    heartbeat.map(|conn| Input::Client(conn, ClientEvent::OutputDrained));
                 if let Some(input) = heartbeat.or_else(|| self.peers.next_input()) {
                     return Some(input);
                 }
@@ -199,12 +200,12 @@ impl Driver {
             if server.next_deadline().is_some_and(|(at, _)| at <= now.mono) {
                 // Input that has arrived renews its session, although it waits for a later turn
                 // (SESS-05).
-                self.turn.heartbeats = self.clients.common.queue.unheard();
+                self.turn.heartbeats = self.clients.common.queue.take_waiting();
                 self.turn.deadline = true;
             }
         }
         if let Some(conn) = self.turn.heartbeats.pop() {
-            return Some(Input::Client(conn, ClientEvent::Heard));
+            return Some(Input::Client(conn, ClientEvent::OutputDrained));
         }
         std::mem::take(&mut self.turn.deadline).then_some(Input::Timeout)
     }

@@ -47,7 +47,7 @@ struct Client {
     used: u64,
     /// Does it take no output?
     is_blocked: bool,
-    /// Has input arrived since the client was last returned by [`FairQueue::unheard`]?
+    /// Has input arrived since the client was last returned by [`FairQueue::take_waiting`]?
     awaits_heartbeat: bool,
 }
 
@@ -121,7 +121,7 @@ impl FairQueue {
 
     /// Between turns: the clients with waiting input; each is returned once, until further input
     /// arrives.
-    pub(super) fn unheard(&mut self) -> Vec<ConnId> {
+    pub(super) fn take_waiting(&mut self) -> Vec<ConnId> {
         let waiting = self.turns.iter().map(|(_, conn)| *conn);
         let clients = &mut self.clients;
         let awaits_heartbeat = |conn: &ConnId| {
@@ -134,7 +134,7 @@ impl FairQueue {
     }
 
     /// Blocks the inputs of a client that does not take its output.
-    pub(super) fn park(&mut self, conn: ConnId) {
+    pub(super) fn block(&mut self, conn: ConnId) {
         if let Some(client) = self.clients.get_mut(&conn) {
             client.is_blocked = true;
             self.turns.remove(&(client.used, conn));
@@ -252,16 +252,16 @@ mod tests {
             open(&mut queue, conn);
         }
         ask(&mut queue, A, 0);
-        queue.park(A);
+        queue.block(A);
         ask(&mut queue, A, 1);
         ask(&mut queue, B, 0);
-        assert_eq!(queue.unheard(), [B]);
-        assert_eq!(queue.unheard(), []);
+        assert_eq!(queue.take_waiting(), [B]);
+        assert_eq!(queue.take_waiting(), []);
         assert_eq!(order(&mut queue, |_| 1), [(2, 0)]);
         assert!(queue.is_empty());
         assert!(queue.resume(A) && !queue.resume(A) && !queue.resume(B));
         assert_eq!(order(&mut queue, |_| 1), [(1, 0), (1, 1)]);
-        queue.park(A);
+        queue.block(A);
         ask(&mut queue, A, 2);
         queue.push(A, ClientEvent::Closed);
         assert!(matches!(queue.next(0), Some(Input::Client(A, ClientEvent::Request(_)))));

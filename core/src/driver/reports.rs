@@ -288,7 +288,7 @@ impl Reports {
                     let at = self.address(*id, *channel);
                     write!(text, "; cannot reach server {id} at {at}: {why}")
                 }
-                (None, Some(own)) if !peers.is_heard(*id) => write!(
+                (None, Some(own)) if !peers.receives_notifications_from_us(*id) => write!(
                     text,
                     "; server {id} has not connected to this server, which its zoo.cfg should \
                      have at {own}"

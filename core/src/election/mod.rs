@@ -268,7 +268,7 @@ impl Election {
         self.repeat = Repeat { sent_at: Some(now), pause: Some(longer) };
         if longer == pause {
             self.marks.hit(Mark::ElectionRepeatCapped);
-            if self.waits_for_hearsay() && self.raise(self.round.saturating_add(1)) {
+            if self.candidate_is_silent() && self.raise(self.round.saturating_add(1)) {
                 self.marks.hit(Mark::ElectionHearsay);
                 self.begin_anew(now);
             }
@@ -279,7 +279,7 @@ impl Election {
     /// Is the candidate known in this round only from other voters' notifications? Two servers can
     /// keep a vote alive between them after its candidate is gone, while a third knows from the
     /// candidate itself that its history ends earlier, and never shares the vote.
-    fn waits_for_hearsay(&self) -> bool {
+    fn candidate_is_silent(&self) -> bool {
         self.proposal.is_some_and(|Vote { candidate, .. }| {
             let settled = self.out_of_election.get(&candidate);
             candidate != self.own

@@ -32,7 +32,7 @@ fn history(history_status: HistoryStatus) -> HistoryInfo {
     HistoryInfo::new(history_status, Epoch(0))
 }
 
-fn says(
+fn notification(
     server_state: ServerState,
     round: u64,
     vote: Vote,
@@ -42,15 +42,15 @@ fn says(
 }
 
 fn looks(round: u64, vote: Vote) -> Notification {
-    says(ServerState::Looking, round, vote, HistoryStatus::Complete)
+    notification(ServerState::Looking, round, vote, HistoryStatus::Complete)
 }
 
 fn follows(round: u64, vote: Vote) -> Notification {
-    says(ServerState::Following, round, vote, HistoryStatus::Complete)
+    notification(ServerState::Following, round, vote, HistoryStatus::Complete)
 }
 
 fn leads(round: u64, vote: Vote) -> Notification {
-    says(ServerState::Leading, round, vote, HistoryStatus::Complete)
+    notification(ServerState::Leading, round, vote, HistoryStatus::Complete)
 }
 
 /// A server among `of` voters, in round 5, that has voted for a history of its own at time zero.
@@ -285,7 +285,7 @@ fn joining_does_not_depend_on_history_status() {
         assert_eq!(case.outcome(0), None);
         case.receive(
             3,
-            says(ServerState::Following, 7, vote(1, 5, 2), HistoryStatus::Uninitialized),
+            notification(ServerState::Following, 7, vote(1, 5, 2), HistoryStatus::Uninitialized),
         );
         assert_eq!(case.outcome(0), Some(Outcome::Follow(id(2))), "{history_status:?}");
     }
@@ -384,7 +384,7 @@ fn uninitialized_voters_decide_only_among_themselves() {
     ] {
         let mut case = Case::new(own, history_status, 3);
         for (from, history_status, vote) in received {
-            case.receive(*from, says(ServerState::Looking, 5, *vote, *history_status));
+            case.receive(*from, notification(ServerState::Looking, 5, *vote, *history_status));
         }
         case.outcome(0);
         assert_eq!(case.outcome(9_000).is_some(), over, "{own} {history_status:?} {received:?}");
@@ -395,7 +395,7 @@ fn uninitialized_voters_decide_only_among_themselves() {
 fn server_with_lost_history_asks_and_never_leads() {
     let mut case = Case::new(vote(3, 9, 3), HistoryStatus::Lost, 3);
     assert_eq!(case.looking.proposal(), None);
-    let asks = says(ServerState::Looking, 5, vote(0, 0, 3), HistoryStatus::Lost);
+    let asks = notification(ServerState::Looking, 5, vote(0, 0, 3), HistoryStatus::Lost);
     assert_eq!(case.looking.notification(0), Some(asks));
     assert_eq!(case.outcome(9_000), None);
     assert_eq!(
@@ -427,7 +427,7 @@ fn candidate_with_less_history_than_reported_loses_votes() {
         case.receive(2, looks(5, vote(1, 5, 2)));
         case.receive(3, looks(5, full));
         assert_eq!(case.looking.proposal(), Some(full));
-        case.receive(3, says(ServerState::Looking, 5, now_says, history_status));
+        case.receive(3, notification(ServerState::Looking, 5, now_says, history_status));
         assert_eq!(case.looking.proposal(), Some(proposal));
         // Other voters' old votes do not bring the rejected vote back.
         case.receive(2, looks(5, full));

@@ -14,7 +14,7 @@ use crate::ids::{Epoch, Zxid};
 /// The zxids of the transactions on a disk: everything after a start position, as one span per
 /// epoch.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct History {
+pub struct EpochIndex {
     /// The log contains everything after this zxid, up to its end.
     after: Zxid,
     /// One for each epoch that has transactions, by rising epoch.
@@ -28,10 +28,10 @@ struct Span {
     last: Zxid,
 }
 
-impl History {
+impl EpochIndex {
     /// An empty log that begins after `position`: the zxid of a snapshot, or zero.
-    pub fn after(position: Zxid) -> History {
-        History { after: position, spans: Vec::new() }
+    pub fn after(position: Zxid) -> EpochIndex {
+        EpochIndex { after: position, spans: Vec::new() }
     }
 
     /// The position that the log begins after.
@@ -132,13 +132,13 @@ mod tests {
         Zxid(epoch << 32 | counter)
     }
 
-    fn history(after: Zxid, zxids: impl IntoIterator<Item = Zxid>) -> History {
-        let mut history = History::after(after);
+    fn history(after: Zxid, zxids: impl IntoIterator<Item = Zxid>) -> EpochIndex {
+        let mut history = EpochIndex::after(after);
         zxids.into_iter().for_each(|zxid| history.push(zxid));
         history
     }
 
-    fn three_epochs() -> History {
+    fn three_epochs() -> EpochIndex {
         history(z(1, 4), [z(1, 5), z(1, 6), z(3, 1), z(3, 2), z(3, 3), z(7, 1)])
     }
 
@@ -172,7 +172,7 @@ mod tests {
         log.forget(z(3, 1));
         assert_eq!((log.start(), log.end()), (z(3, 1), z(3, 1)));
         log.truncate(z(3, 1));
-        assert_eq!(log, History::after(z(3, 1)));
+        assert_eq!(log, EpochIndex::after(z(3, 1)));
     }
 
     /// ZAB-13.
@@ -183,6 +183,6 @@ mod tests {
         for wrong in [z(7, 1), z(7, 3), z(8, 2), z(3, 4), z(7, 0)] {
             assert!(!log.may_follow(wrong), "{wrong}");
         }
-        assert!(History::after(z(2, 9)).may_follow(z(2, 10)));
+        assert!(EpochIndex::after(z(2, 9)).may_follow(z(2, 10)));
     }
 }

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::ids::Zxid;
 
-    fn says(history_status: HistoryStatus, epoch: u32, newcomers: u64) -> HistoryInfo {
+    fn info(history_status: HistoryStatus, epoch: u32, newcomers: u64) -> HistoryInfo {
         HistoryInfo { history_status, epoch: Epoch(epoch), newcomers }
     }
 
@@ -207,7 +207,7 @@ mod tests {
         ] {
             let said = (1..)
                 .map(ServerId)
-                .zip(spoken.iter().map(|history_status| says(*history_status, 1, 0)));
+                .zip(spoken.iter().map(|history_status| info(*history_status, 1, 0)));
             let said = said.collect();
             assert_eq!(voters(3).may_decide(&said, false), with_history, "{spoken:?}");
             assert_eq!(voters(3).may_decide(&said, true), without, "{spoken:?}");
@@ -219,7 +219,7 @@ mod tests {
         use HistoryStatus::{Complete, Lost, Uninitialized};
         let among = |n: u64, spoken: &[HistoryStatus], before: u64| {
             let newcomers = voters(n).newcomers(&voters(before));
-            let said = spoken.iter().map(|history_status| says(*history_status, 1, newcomers));
+            let said = spoken.iter().map(|history_status| info(*history_status, 1, newcomers));
             voters(n).may_decide(&(1..).map(ServerId).zip(said).collect(), false)
         };
         assert!(among(3, &[Complete, Uninitialized], 1), "one grows to three");
@@ -245,14 +245,14 @@ mod tests {
         let among = |said: &[HistoryInfo]| {
             voters(5).may_decide(&(1..).map(ServerId).zip(said.iter().copied()).collect(), false)
         };
-        let blank = says(Uninitialized, 0, 0);
-        let old = says(Complete, 7, of_three);
+        let blank = info(Uninitialized, 0, 0);
+        let old = info(Complete, 7, of_three);
         assert!(among(&[old, old, blank, blank]), "nobody knows that five were established");
-        let new = says(Complete, 7, of_five);
+        let new = info(Complete, 7, of_five);
         assert!(!among(&[old, new, blank, blank]), "server 4 may have acknowledged something");
-        let outdated = says(Complete, 6, of_three);
+        let outdated = info(Complete, 6, of_three);
         assert!(!among(&[outdated, new, blank, blank]));
-        assert!(among(&[old, says(Complete, 6, of_five), blank, blank]), "an older word");
+        assert!(among(&[old, info(Complete, 6, of_five), blank, blank]), "an older word");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub enum LinkCloseReason {
     /// The other server has dialled a newer link.
     Replaced,
     /// The other end is this server itself, or no voter.
-    Stranger,
+    NotAVoter,
     /// This server is a follower, so it accepts no learners.
     Follows,
     /// This server does not follow the other one, or no longer does.
@@ -116,7 +116,7 @@ impl fmt::Display for LinkCloseReason {
                 write!(f, "the other server is silent or does not acknowledge")
             }
             LinkCloseReason::Replaced => write!(f, "the other server has dialled again since"),
-            LinkCloseReason::Stranger => write!(f, "the other end is no other voter"),
+            LinkCloseReason::NotAVoter => write!(f, "the other end is no other voter"),
             LinkCloseReason::Follows => write!(f, "this server follows another"),
             LinkCloseReason::Unwanted => {
                 write!(f, "this server does not follow the other one any more")

@@ -36,7 +36,7 @@ const SMALL_MAX: usize = 8 << 10;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BadFrame {
     /// The bytes are not the greeting of a Zabkeeper server.
-    Stranger,
+    UnknownGreeting,
     /// The content is longer than accepted at this point: its length and the bound, bytes.
     Length(u32, usize),
     /// The checksum does not match the content.
@@ -225,7 +225,9 @@ pub fn decode<T: DeserializeOwned>(buffer: &mut BytesMut) -> Result<Option<T>, B
 impl fmt::Display for BadFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadFrame::Stranger => write!(f, "not a Zabkeeper server: the greeting is unknown"),
+            BadFrame::UnknownGreeting => {
+                write!(f, "not a Zabkeeper server: the greeting is unknown")
+            }
             BadFrame::Length(length, bound) => write!(
                 f,
                 "a frame of {length} bytes, at most {bound} are accepted here; jute.maxbuffer has \

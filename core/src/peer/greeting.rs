@@ -241,7 +241,7 @@ impl Facts {
     fn take(buffer: &mut BytesMut) -> Result<Option<(Facts, Vec<u8>)>, Refusal> {
         let known = buffer.len().min(MAGIC.len());
         if buffer[..known] != MAGIC[..known] {
-            return Err(Refusal::Malformed(BadFrame::Stranger));
+            return Err(Refusal::Malformed(BadFrame::UnknownGreeting));
         }
         if let Some(&highest) = buffer.get(MAGIC.len())
             && highest < FIRST_ANSWERED
@@ -253,7 +253,7 @@ impl Facts {
         };
         let length = usize::from((&head[HEAD_BYTES - 2..]).get_u16_le());
         if !(FACTS_BYTES..=FACTS_BYTES_MAX).contains(&length) {
-            return Err(Refusal::Malformed(BadFrame::Stranger));
+            return Err(Refusal::Malformed(BadFrame::UnknownGreeting));
         }
         if buffer.len() < length {
             return Ok(None);

@@ -16,7 +16,7 @@ use crate::error::Corrupt;
 use crate::identity::{self, Seed};
 use crate::ids::{Epoch, ServerId, SessionId, WriteId, Zxid};
 use crate::log::Log;
-use crate::log::epochs::History;
+use crate::log::epochs::EpochIndex;
 use crate::log::tail::LogTail;
 use crate::membership::{HistoryInfo, HistoryStatus, Voters};
 use crate::peer::{FromLeader, Vote};
@@ -39,7 +39,7 @@ pub(crate) struct Replica {
     pub(crate) watches: Watches,
     pub(crate) log: Log,
     /// The spans of the log, for comparison with other servers' logs.
-    history: History,
+    history: EpochIndex,
     recent: LogTail,
     /// The state as last handed to the disk.
     state: DurableState,
@@ -167,7 +167,7 @@ impl Replica {
         &self.log
     }
 
-    pub(crate) fn history(&self) -> &History {
+    pub(crate) fn history(&self) -> &EpochIndex {
         &self.history
     }
 
@@ -321,8 +321,8 @@ impl Replica {
             undurable_bytes: self.log.undurable_bytes(),
             tail_faults: self.recent.faults(self.log.appended()),
             walks: usize::from(self.tree.is_walked() && self.snapshots.running.is_none()),
-            pieces: self.incoming.as_ref().map_or(0, |incoming| incoming.pieces as usize),
-            pieces_at_disk: self.snapshots.at_disk as usize,
+            chunks: self.incoming.as_ref().map_or(0, |incoming| incoming.chunks as usize),
+            chunks_at_disk: self.snapshots.at_disk as usize,
             lists: self.tree.unused_lists(),
             ..Backlog::default()
         }

@@ -11,7 +11,7 @@ use super::{Replica, table};
 use crate::cx::Cx;
 use crate::ids::{Instant, Zxid};
 use crate::io::Mark;
-use crate::log::epochs::History;
+use crate::log::epochs::EpochIndex;
 use crate::log::tail::LogTail;
 use crate::rng::KeyedHash;
 use crate::store::DiskCommand;
@@ -75,7 +75,7 @@ pub(super) struct Running {
 pub(super) struct Incoming {
     pub(super) zxid: Zxid,
     /// Chunks received so far.
-    pub(super) pieces: u32,
+    pub(super) chunks: u32,
     /// Builds the tree from the chunks.
     pub(super) loader: Box<Loader>,
     pub(super) complete: bool,
@@ -133,16 +133,16 @@ impl Replica {
             self.abandon_incoming(cx);
             let loader = Box::new(Loader::new(KeyedHash::new(cx.rng)));
             self.incoming =
-                Some(Incoming { zxid, pieces: 0, loader, complete: false, loading: false });
+                Some(Incoming { zxid, chunks: 0, loader, complete: false, loading: false });
         }
         let incoming = self.incoming.as_mut().filter(|incoming| {
-            incoming.zxid == zxid && incoming.pieces == index && !incoming.complete
+            incoming.zxid == zxid && incoming.chunks == index && !incoming.complete
         });
         let Some(incoming) = incoming else {
             return Err(format!("piece {index} of snapshot {zxid} is out of order"));
         };
         incoming.loader.take(&bytes).map_err(|corrupt| corrupt.to_string())?;
-        incoming.pieces += 1;
+        incoming.chunks += 1;
         incoming.complete = last;
         self.snapshots.at_disk += 1;
         cx.out.disk.push(DiskCommand::SnapshotChunk { zxid, index, bytes, last });
@@ -206,7 +206,7 @@ impl Replica {
         self.sessions = table(header);
         self.watches = Watches::new(self.tree.hash());
         self.unapplied.clear();
-        self.history = History::after(zxid);
+        self.history = EpochIndex::after(zxid);
         self.recent = LogTail::after(zxid);
         self.snapshots.kept = [zxid].into();
         self.snapshots.failures = 0;

@@ -30,7 +30,7 @@ impl Server {
             }
             ClientEvent::Request(frame) => self.on_request(conn, frame, cx),
             ClientEvent::Closed => self.front.remove(conn, &mut self.replica),
-            ClientEvent::Heard => self.on_output_drained(conn, cx),
+            ClientEvent::OutputDrained => self.on_output_drained(conn, cx),
         }
     }
 

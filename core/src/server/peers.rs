@@ -150,7 +150,7 @@ impl Server {
                 let unknown = peer == cx.config.id() || !cx.voters.contains(peer);
                 if following || unknown {
                     let why =
-                        if unknown { LinkCloseReason::Stranger } else { LinkCloseReason::Follows };
+                        if unknown { LinkCloseReason::NotAVoter } else { LinkCloseReason::Follows };
                     return cx.out.peers.push(PeerCommand::Close(link, why));
                 }
                 self.inbound.insert(link, Inbound { peer, info: None });

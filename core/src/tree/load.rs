@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! Records ─► Checking ─► Linking ─► Counting ─► Adding ─► Hashing ─► done
-//!  pieces     places      by age     by path     below     shares
+//!  chunks     places      by age     by path     below     shares
 //! ```
 
 use std::collections::BTreeSet;
@@ -79,7 +79,7 @@ impl Loader {
     /// # Panics
     /// If it is called after [`Loader::go_on`].
     pub(crate) fn take(&mut self, piece: &[u8]) -> Result<(), Corrupt> {
-        assert!(matches!(self.phase, Phase::Records), "all pieces come first");
+        assert!(matches!(self.phase, Phase::Records), "all chunks come first");
         let mut rest = piece;
         while !rest.is_empty() {
             let (item, behind) = postcard::take_from_bytes::<Item>(rest)
@@ -131,11 +131,11 @@ impl Loader {
         (self.visited, nodes.saturating_mul(PHASES))
     }
 
-    /// Processes about [`PART`] nodes, once all pieces are read. Returns whether loading is
+    /// Processes about [`PART`] nodes, once all chunks are read. Returns whether loading is
     /// complete.
     ///
     /// # Errors
-    /// The pieces are no whole snapshot. The loader must not be used any more.
+    /// The chunks are no whole snapshot. The loader must not be used any more.
     pub(crate) fn go_on(&mut self) -> Result<bool, Corrupt> {
         let phase = mem::replace(&mut self.phase, Phase::Done);
         self.phase = match phase {

@@ -68,7 +68,7 @@ fn is_read(op: OpCode) -> bool {
 }
 
 /// Checks an operation of a multi as ZooKeeper does while it decodes the operation.
-fn judge(op: OpCode, mut request: Request, r: &mut Reader) -> Result<Request, Malformed> {
+fn check_operation(op: OpCode, mut request: Request, r: &mut Reader) -> Result<Request, Malformed> {
     let no_list = mem::take(&mut r.no_list);
     let late_null = mem::take(&mut r.late_null);
     if let Request::Create { flags, .. } | Request::CreateContainer { flags, .. } = &request {
@@ -146,7 +146,7 @@ fn decode_parts(
             // Truncation takes precedence over a null list.
             r.no_list = false;
         }
-        requests.push(judge(op, body?, r)?);
+        requests.push(check_operation(op, body?, r)?);
         if changes_or_checks(*first.get_or_insert(op)) != changes_or_checks(op) {
             return Err(bad);
         }

@@ -330,7 +330,7 @@ impl Play {
             return;
         }
         unreachable.remove(&to);
-        let other = self.deal_link(to);
+        let other = self.allocate_link(to);
         self.say(format!("s{from} and s{to} are linked"));
         let end = |server, link| End { server, link, up: true };
         self.wires.push(Wire { ends: [end(from, link), end(to, other)] });
@@ -364,7 +364,7 @@ impl Play {
         }
     }
 
-    fn deal_link(&mut self, id: ServerId) -> LinkId {
+    fn allocate_link(&mut self, id: ServerId) -> LinkId {
         let member = self.members.get_mut(&id).unwrap();
         member.next_link += 1;
         LinkId(member.next_link)
@@ -408,7 +408,7 @@ impl Play {
         server.step(self.now, input, &mut out);
         assert_recordable(&out);
         self.print(id, &out);
-        self.clients.hear(&out);
+        self.clients.receive(&out);
         self.heard.append(&mut out.clients.clone());
         self.take(id, out);
         self.check(id, before);
@@ -432,7 +432,7 @@ impl Play {
         for command in out.peers {
             match command {
                 PeerCommand::Dial(to) => {
-                    let link = self.deal_link(from);
+                    let link = self.allocate_link(from);
                     let again = self.members[&from].unreachable.contains(&to);
                     let at = if again { now.after(DIAL_PAUSE) } else { now };
                     self.events.push(Event { at, from, to, what: What::Dial(link) });

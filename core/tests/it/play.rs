@@ -19,7 +19,7 @@ use zabkeeper_core::wire::{
     Acl, AddWatchMode, ConnectRequest, ConnectResponse, Id, OpCode, Perms, Request, RequestFrame,
     Secret, SetWatches, WatcherType,
 };
-use zabkeeper_core::{ConnId, History, SessionId, Zxid};
+use zabkeeper_core::{ConnId, EpochIndex, SessionId, Zxid};
 
 /// The contents after all completed commands, and the commands under way.
 #[derive(Clone, Default)]
@@ -83,7 +83,7 @@ impl Disk {
             self.entries.clear();
             self.log_after = after;
         }
-        let mut history = History::after(self.log_after);
+        let mut history = EpochIndex::after(self.log_after);
         self.entries.iter().for_each(|entry| history.push(entry.zxid));
         Recovered {
             state: self.state.clone(),
@@ -207,7 +207,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) fn hear(&mut self, out: &Outbox) {
+    pub(crate) fn receive(&mut self, out: &Outbox) {
         for (conn, command) in &out.clients {
             if let ClientCommand::Connected(response) = command {
                 self.sessions.insert(*conn, response.clone());

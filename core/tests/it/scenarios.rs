@@ -26,7 +26,7 @@
 //! cN auth [SCHEME DATA] | sasl | whoami | getacl PATH
 //! cN setacl PATH [acl=PERMS:SCHEME:ID ..] [v=N]
 //! cN gone                   the connection breaks
-//! cN heard                  the client drains output while its requests are not read
+//! cN drained                the client drains output while its requests are not read
 //! ```
 
 use std::fmt::Write as _;
@@ -171,7 +171,7 @@ impl Play {
         server.step(self.now, input, &mut out);
         assert_recordable(&out);
         write!(self.trace, "{out}").unwrap();
-        self.clients.hear(&out);
+        self.clients.receive(&out);
         self.disk.queue.extend(out.disk);
     }
 
@@ -212,7 +212,7 @@ impl Play {
                 self.step(Input::Client(conn, ClientEvent::Opened(request, identities(options))));
             }
             ["gone"] => self.step(Input::Client(conn, ClientEvent::Closed)),
-            ["heard"] => self.step(Input::Client(conn, ClientEvent::Heard)),
+            ["drained"] => self.step(Input::Client(conn, ClientEvent::OutputDrained)),
             words => {
                 let frame = self.clients.request(conn, words);
                 self.step(Input::Client(conn, ClientEvent::Request(frame)));

@@ -467,7 +467,7 @@ fn expired_sessions_and_lost_leaders_are_logged_with_reason() {
     let (silent, session) = Raw::open(ensemble.ports[elsewhere][0], 1_000);
     let id = session.session;
     ensemble.server(leader).await_line(&[
-        &format!("session {id} expires: nothing was heard of it for "),
+        &format!("session {id} expires: it sent nothing for "),
         &"its timeout is 1000 ms; its client was connected to server ",
     ]);
     let address = silent.address();

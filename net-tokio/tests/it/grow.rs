@@ -52,7 +52,7 @@ fn server_without_quorum_logs_what_is_missing() {
     for line in [
         "nobody is served for",
         "2 of 3 servers are needed; server 0 (this one) has its data; server 1 is empty; server 2 \
-         was not heard of",
+         has sent nothing",
         "start one that has its data with only itself in zoo.cfg",
         "; cannot reach server 2 at 127.0.0.1:",
     ] {

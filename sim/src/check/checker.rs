@@ -177,7 +177,7 @@ pub fn promises() -> Vec<&'static str> {
         Check::WRITES,
         Check::CALLS,
         Check::PROTOCOL,
-        Check::PATIENCE,
+        Check::CLIENT_DEADLINES,
         Check::MEMORY,
         Check::RATE,
     ];
@@ -319,7 +319,7 @@ impl Check {
         sentence: "the client library finds answers in order, and frames well formed",
     };
     /// The client library pings in time, and disconnects from a silent server in time.
-    pub const PATIENCE: Check = Check {
+    pub const CLIENT_DEADLINES: Check = Check {
         class: Class::Safety,
         id: "CLIENT-05",
         sentence: "the client library pings in time, and gives up a silent server in time",

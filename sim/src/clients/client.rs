@@ -1,7 +1,7 @@
 //! A client of the simulated world: the real session of the client library, and a user of it.
 //!
 //! Owns the session; `calls` has its calls, `conns` its connections, `incarnations` the beginning
-//! and end of sessions, `patience` the check of its timeouts. Must not check the server: oracles
+//! and end of sessions, `deadlines` the check of its timeouts. Must not check the server: oracles
 //! read the frames on its connections.
 
 use std::collections::BTreeMap;
@@ -34,9 +34,9 @@ use memory::Memory;
 
 mod calls;
 mod conns;
+mod deadlines;
 mod incarnations;
 mod memory;
-mod patience;
 
 /// A client.
 pub struct Client {
@@ -252,7 +252,7 @@ impl Client {
     fn plan(&mut self, shared: &mut Shared) {
         let at = self.session.as_ref().and_then(Session::next_deadline);
         let at = at.map(|at| self.clock.when(at));
-        self.check_patience(at, shared);
+        self.check_deadlines(at, shared);
         let Some(at) = at else {
             return;
         };

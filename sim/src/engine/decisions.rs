@@ -152,12 +152,12 @@ impl Decisions {
     }
 
     /// Whether the current step is described.
-    pub fn listens(&self) -> bool {
+    pub fn describes_step(&self) -> bool {
         self.described.is_some()
     }
 
     /// Adds a description of the current step.
-    pub fn hear(&mut self, text: &str) {
+    pub fn describe(&mut self, text: &str) {
         if let Some(described) = &mut self.described {
             // A fault's name comes first; a later text that begins with it replaces it.
             described.pop_if(|before| text.starts_with(before.as_str()));

@@ -329,7 +329,7 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::SessionMoved
         | Mark::SyncShared
         | Mark::SyncByWrite
-        | Mark::NodeLapsed
+        | Mark::NodeExpired
         | Mark::QuotaSoft
         | Mark::SessionLocal
         | Mark::ElectionRoundRaised

@@ -16,7 +16,7 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use crate::check::checker::Checker;
-use crate::record::output::{may_write, say, tell};
+use crate::record::output::{may_write, print, print_error};
 use crate::replay::shrink::Budget;
 use crate::run::cli::MutateFlags;
 use look::{Range, Search};
@@ -25,7 +25,7 @@ use table::{Measured, Patch, Row};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// Default folders of mutants, relative to the root; the second has controls, which must not fail.
-const FOLDERS: [&str; 2] = ["sim/plants", "sim/plants/harmless"];
+const FOLDERS: [&str; 2] = ["sim/mutants", "sim/mutants/harmless"];
 /// Distance between ranges of seeds.
 const APART: u64 = 1 << 32;
 
@@ -39,7 +39,7 @@ pub fn main(flags: &MutateFlags) -> u8 {
         Ok(rows) if rows.iter().all(Row::is_well) => 0,
         Ok(_) => FAILED,
         Err(why) => {
-            say(&format!("mutate: {why}\n"));
+            print_error(&format!("mutate: {why}\n"));
             BAD_USAGE
         }
     }
@@ -55,11 +55,11 @@ fn measure_all(flags: &MutateFlags) -> Result<Vec<Row>, String> {
     let folder = flags.scratch.clone().unwrap_or_else(usual);
     let scratch = Scratch::new(Path::new(ROOT), &folder)
         .map_err(|error| format!("{}: {error}", folder.display()))?;
-    tell(&table::head(flags.shrink.is_some()));
+    print(&table::head(flags.shrink.is_some()));
     let mut rows = Vec::new();
     for path in patches {
         let row = measure(&path, &scratch, flags)?;
-        tell(&row.line(flags.budget, flags.shrink.is_some()));
+        print(&row.line(flags.budget, flags.shrink.is_some()));
         rows.push(row);
         // Written after each patch, so that an interrupted measurement keeps its rows.
         if let Some(path) = &flags.report {
@@ -68,7 +68,7 @@ fn measure_all(flags: &MutateFlags) -> Result<Vec<Row>, String> {
                 .map_err(|error| format!("{}: {error}", path.display()))?;
         }
     }
-    tell(&rest(&rows, flags));
+    print(&rest(&rows, flags));
     Ok(rows)
 }
 
@@ -131,7 +131,7 @@ fn measure(path: &Path, scratch: &Scratch, flags: &MutateFlags) -> Result<Row, S
     let program = match built {
         Ok(program) => program,
         Err(why) => {
-            say(&format!("{}: {why}\n", row.patch.name));
+            print_error(&format!("{}: {why}\n", row.patch.name));
             row.measured = Measured::Unfit(why);
             return Ok(row);
         }
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn every_mutant_names_its_promises_and_is_in_the_table() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plants");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("mutants");
         let table = fs::read_to_string(folder.join("README.md")).expect("our own page");
         let mut known = checker::promises();
         known.push("E1");

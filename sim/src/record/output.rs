@@ -12,22 +12,22 @@ static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Writes to standard output. A closed pipe is not an error, since the reader has read enough;
 /// [`is_lost`] reports any other failure.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn print(text: &str) {
     let mut out = io::stdout().lock();
     let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) else {
         return;
     };
     if error.kind() != io::ErrorKind::BrokenPipe && !LOST.swap(true, Ordering::Relaxed) {
-        say(&format!("standard output: {error}\n"));
+        print_error(&format!("standard output: {error}\n"));
     }
 }
 
 /// Writes to standard error; failures are ignored.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_error(text: &str) {
     let _closed = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Whether [`tell`] has failed to write anything.
+/// Whether [`print`] has failed to write anything.
 pub(crate) fn is_lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }

@@ -87,7 +87,7 @@ impl Sometimes {
 
 /// The condition for a recovery note, if it occurs often enough. Old segments set aside are rare:
 /// damage hits the newest segment, which counts as old only if an empty later one exists.
-pub fn mended(note: &Note) -> Option<Sometimes> {
+pub fn note_of_repair(note: &Note) -> Option<Sometimes> {
     match note {
         Note::StateSlotLost => Some(Sometimes::RecoveredStateSlot),
         Note::TornBatch { .. } => Some(Sometimes::RecoveredTornBatch),

@@ -8,7 +8,7 @@ use std::fmt;
 
 use zabkeeper_core::{Instant, ServerId};
 
-use crate::record::output::tell;
+use crate::record::output::print;
 
 pub(crate) mod plain;
 
@@ -156,12 +156,12 @@ impl Trace {
             marks.push(self.hash.high);
         }
         if self.sink != TraceSink::Off {
-            self.tell(stamp, text);
+            self.write(stamp, text);
         }
     }
 
     #[cold]
-    fn tell(&mut self, stamp: Stamp, text: impl FnOnce() -> String) {
+    fn write(&mut self, stamp: Stamp, text: impl FnOnce() -> String) {
         let wanted = match self.sink {
             TraceSink::Off | TraceSink::States(_) | TraceSink::Collect => false,
             TraceSink::Discard => true,
@@ -185,7 +185,7 @@ impl Trace {
             printable(text())
         );
         match self.sink {
-            TraceSink::Print(_) => tell(&format!("{line}\n")),
+            TraceSink::Print(_) => print(&format!("{line}\n")),
             TraceSink::Keep(..) => self.kept.push(line),
             TraceSink::Off | TraceSink::Discard | TraceSink::States(_) | TraceSink::Collect => {}
         }
@@ -208,7 +208,7 @@ impl Trace {
         let text = text();
         if self.sink != TraceSink::Discard {
             for line in printable(text).lines() {
-                tell(&format!("{:>31} s{server} {line}\n", ""));
+                print(&format!("{:>31} s{server} {line}\n", ""));
             }
         }
     }

@@ -14,7 +14,7 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 
 use crate::check::checker::Class;
-use crate::record::output::say;
+use crate::record::output::print_error;
 use crate::record::trace::TraceSink;
 use crate::run::cli::Flags;
 use crate::run::determinism;
@@ -174,7 +174,7 @@ fn listen() -> Arc<AtomicBool> {
     let pressed = Arc::new(AtomicBool::new(false));
     let at_once = flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), pressed.clone());
     if let Err(error) = at_once.and_then(|_| flag::register(SIGINT, pressed.clone())) {
-        say(&format!("Ctrl-C ends the batch without a summary: {error}\n"));
+        print_error(&format!("Ctrl-C ends the batch without a summary: {error}\n"));
     }
     pressed
 }
@@ -187,12 +187,12 @@ impl Batch {
             self.json.push(report::json(report, flags));
         }
         for why in report::drifted(report) {
-            say(&format!("seed {:#x}: {why}\n", report.job.seed));
+            print_error(&format!("seed {:#x}: {why}\n", report.job.seed));
         }
         if let Some(failure) = &report.outcome.failure {
             // The full report comes at the end of the output; this line announces it.
             let seen = failure.evidence.first().map_or("", String::as_str);
-            say(&format!("seed {:#x}: {}: {seen}\n", report.job.seed, failure.id));
+            print_error(&format!("seed {:#x}: {}: {seen}\n", report.job.seed, failure.id));
             let text = report::failure(&failure.to_string(), report, flags);
             self.failures.push(text);
             self.classes.push(failure.class);
@@ -200,7 +200,7 @@ impl Batch {
     }
 
     fn show_progress(&self) {
-        say(&format!(
+        print_error(&format!(
             "{} runs, {} failed, {:.2} virtual hours\n",
             self.totals.runs,
             self.failures.len(),

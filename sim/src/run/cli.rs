@@ -228,7 +228,7 @@ pub struct SpeedFlags {
 /// Flags of `mutate`.
 #[derive(Args, Clone, Debug)]
 pub struct MutateFlags {
-    /// Patches to apply, any number; by default those of sim/plants and sim/plants/harmless.
+    /// Patches to apply, any number; by default those of sim/mutants and sim/mutants/harmless.
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub patch: Vec<PathBuf>,
     /// Only patches whose path contains one of these words.

@@ -19,7 +19,7 @@ use crate::faults::catalog::{Fault, Trigger};
 use crate::mutate;
 use crate::record::coverage::Coverage;
 use crate::record::html;
-use crate::record::output::{self, may_write, say, tell, write_file};
+use crate::record::output::{self, may_write, print, print_error, write_file};
 use crate::record::summary;
 use crate::record::timeline::Timeline;
 use crate::record::trace::TraceSink;
@@ -69,14 +69,14 @@ fn asked() -> u8 {
         return list_marks();
     }
     if let Some(Err(why)) = flags.format.as_deref().map(format::check) {
-        say(&format!("{why}\n"));
+        print_error(&format!("{why}\n"));
         return BAD_USAGE;
     }
     let checked = flags.agree().and_then(|()| may_write_all(&flags)).and_then(|()| flags.pinned());
     let pinned = match checked {
         Ok(pinned) => pinned,
         Err(why) => {
-            say(&format!("{why}\n"));
+            print_error(&format!("{why}\n"));
             return BAD_USAGE;
         }
     };
@@ -92,12 +92,12 @@ fn asked() -> u8 {
 fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
     let source = Source::of(flags, pinned)?;
     let (mut report, schedule) = source.run(flags);
-    tell(&summary::screen(&report));
+    print(&summary::screen(&report));
     if flags.counts {
-        tell(&summary::wrapped(&format!("\n{}", report::counts(&report))));
+        print(&summary::wrapped(&format!("\n{}", report::counts(&report))));
     }
     if flags.stats {
-        tell(&report::stats(&Totals::of(&report)));
+        print(&report::stats(&Totals::of(&report)));
     }
     // Results are printed even if a file cannot be written.
     let json = write_json(flags, vec![report::json(&report, flags)]);
@@ -122,17 +122,17 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         return Ok(failure.class.exit_code());
     }
     if flags.shrink {
-        say("--shrink: the run has not failed, so there is nothing to shrink\n");
+        print_error("--shrink: the run has not failed, so there is nothing to shrink\n");
     }
     written?;
     if let (Some(why), Some(timeline)) = (&report.outcome.stopped, &timeline) {
-        tell(&format!("\n{}", summary::stopped(why, &report, timeline)));
+        print(&format!("\n{}", summary::stopped(why, &report, timeline)));
     } else if let Some(wanted) = flags.break_on {
         let never = match wanted {
             Break::Mark(..) => "no server has reached it",
             Break::Promise(_) => "the run has not broken it",
         };
-        say(&format!("\n--break-on {wanted}: {never}\n"));
+        print_error(&format!("\n--break-on {wanted}: {never}\n"));
     }
     // A promise that holds is a verdict; a mark that was not hit is none.
     let in_vain =
@@ -141,11 +141,11 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
         && expected != report.outcome.hash
     {
         let (got, repro) = (report.outcome.hash, flags.repro(&report.job));
-        say(&format!("the trace hash is {got:032x}, not {expected:032x}\n{repro}\n"));
+        print_error(&format!("the trace hash is {got:032x}, not {expected:032x}\n{repro}\n"));
         return Ok(Class::Determinism.exit_code());
     }
     if flags.check_determinism {
-        tell(&format!("{:<10}a second run was the same, event by event\n", "again"));
+        print(&format!("{:<10}a second run was the same, event by event\n", "again"));
     }
     say_drifted(&report);
     if let (Source::Schedule(_), Some(schedule)) = (&source, &schedule) {
@@ -157,7 +157,7 @@ fn one(flags: &Flags, pinned: &Pinned) -> Result<u8, u8> {
 
 fn say_drifted(report: &Report) {
     for why in report::drifted(report) {
-        say(&format!("{why}\n"));
+        print_error(&format!("{why}\n"));
     }
 }
 
@@ -169,13 +169,13 @@ fn say_idle(schedule: &Schedule) {
         schedule.steps.iter().filter(|step| !step.hit && step.act.fault().is_some()).collect();
     for step in idle.iter().take(NAMED) {
         let line = step.line();
-        say(&format!(
+        print_error(&format!(
             "{line} has hit nobody: what it would hit was not there, or its choices name nobody \
              (missing ones are 0)\n"
         ));
     }
     if idle.len() > NAMED {
-        say(&format!("{} more faults had no target\n", idle.len() - NAMED));
+        print_error(&format!("{} more faults had no target\n", idle.len() - NAMED));
     }
 }
 
@@ -187,7 +187,7 @@ fn explain(failure: &Failure, report: &Report, timeline: Option<&Timeline>, flag
     } else {
         explanation(failure, report, timeline)
     };
-    say(&format!("\n{}", report::failure(&text, report, flags)));
+    print_error(&format!("\n{}", report::failure(&text, report, flags)));
 }
 
 /// The evidence of a failure, and the events before it. After a panic in the simulator there are no
@@ -211,7 +211,7 @@ impl Source {
             return Ok(Source::Seed(flags.job(flags.seed.unwrap_or(flags.base_seed), pinned)));
         };
         let mut schedule = read_schedule(path).map_err(|why| {
-            say(&format!("--schedule {}: {why}\n", path.display()));
+            print_error(&format!("--schedule {}: {why}\n", path.display()));
             BAD_USAGE
         })?;
         schedule.options.without.clone_from(&pinned.without);
@@ -274,12 +274,12 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) 
     let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
     let jobs = flags.jobs.unwrap_or_else(cores);
     let mut shrunk = shrink::shrink(schedule, drawn, flags.shrink_budget, jobs).map_err(|why| {
-        say(&format!("--shrink: {why}\n"));
+        print_error(&format!("--shrink: {why}\n"));
         Class::Simulator.exit_code()
     })?;
     let usual = || PathBuf::from(format!("shrunk-{id}-{:#x}.schedule", schedule.seed));
     let path = flags.save_schedule.clone().unwrap_or_else(usual);
-    tell(&summary::shrunk(&shrunk));
+    print(&summary::shrunk(&shrunk));
     // A file that cannot be written is reported, but does not determine the exit code.
     let mut written = write_schedule(&path, &shrunk.schedule);
     let repro = cli::repro_of(&path);
@@ -287,7 +287,7 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) 
     let hash = report.outcome.hash;
     let timeline = report.outcome.timeline.take();
     if let Some(failure) = &report.outcome.failure {
-        tell(&format!("\n{}\n", explanation(failure, report, timeline.as_deref())));
+        print(&format!("\n{}\n", explanation(failure, report, timeline.as_deref())));
     }
     if let Some(timeline) = timeline {
         let name = schedule_name(&path);
@@ -295,7 +295,7 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) 
         written = written.and(write_pictures(flags, &source, (report, &timeline), (&name, &repro)));
     }
     if written.is_ok() {
-        say(&format!("trace hash {hash:032x}, of the shrunken schedule\n{repro}\n"));
+        print_error(&format!("trace hash {hash:032x}, of the shrunken schedule\n{repro}\n"));
     }
     Ok(())
 }
@@ -313,7 +313,7 @@ fn read_schedule(path: &Path) -> Result<Schedule, String> {
 
 fn write_schedule(path: &Path, schedule: &Schedule) -> Result<(), u8> {
     write_file(path, &schedule.to_string()).map_err(|error| {
-        say(&format!("{}: {error}\n", path.display()));
+        print_error(&format!("{}: {error}\n", path.display()));
         BAD_USAGE
     })
 }
@@ -330,7 +330,7 @@ fn write_pictures(
     called: (&str, &str),
 ) -> Result<(), u8> {
     let failed = |flag: &str, path: &Path, error: io::Error| {
-        say(&format!("--{flag} {}: {error}\n", path.display()));
+        print_error(&format!("--{flag} {}: {error}\n", path.display()));
         BAD_USAGE
     };
     if let Some(path) = &flags.html {
@@ -350,9 +350,9 @@ fn write_pictures(
 
 fn many(flags: &Flags, pinned: &Pinned) -> u8 {
     let mut batch = batch::run(flags, pinned);
-    tell(&summary::wrapped(&report::batch(&batch.totals)));
+    print(&summary::wrapped(&report::batch(&batch.totals)));
     if flags.stats {
-        tell(&report::stats(&batch.totals));
+        print(&report::stats(&batch.totals));
     }
     let mut objects = std::mem::take(&mut batch.json);
     objects.push(report::json_batch(&batch.totals, &batch.failures));
@@ -362,12 +362,12 @@ fn many(flags: &Flags, pinned: &Pinned) -> u8 {
         json.and(write_coverage(flags, &batch.totals)).and(write_evidence_log(flags, &batch));
     let runs = batch.totals.runs;
     if batch.timed_out {
-        say(&format!("given up after {runs} runs, as --timeout-wall says\n"));
+        print_error(&format!("given up after {runs} runs, as --timeout-wall says\n"));
     } else if runs == 0 {
-        say("no run was made: there was no time, or no seed, for one\n");
+        print_error("no run was made: there was no time, or no seed, for one\n");
     }
     for text in &batch.failures {
-        say(&format!("{text}\n"));
+        print_error(&format!("{text}\n"));
     }
     match (exit_code(&batch.classes, &batch.totals), written) {
         (0, Err(code)) => code,
@@ -380,7 +380,7 @@ fn many(flags: &Flags, pinned: &Pinned) -> u8 {
 /// Runs the schedules of a folder, and prints the result of each.
 fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
     let usage = |why: String| {
-        say(&format!("--corpus {}: {why}\n", folder.display()));
+        print_error(&format!("--corpus {}: {why}\n", folder.display()));
         BAD_USAGE
     };
     let found = std::fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
@@ -403,7 +403,7 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
         };
         let (mut report, _) = source.run(&one);
         totals.add(&report);
-        tell(&format!("{:<28} {}\n", report::verdict(&report), path.display()));
+        print(&format!("{:<28} {}\n", report::verdict(&report), path.display()));
         say_drifted(&report);
         let timeline = source.timeline(&mut report, &one);
         if let Some(failure) = &report.outcome.failure {
@@ -413,11 +413,11 @@ fn corpus(flags: &Flags, pinned: &Pinned, folder: &Path) -> Result<u8, u8> {
                 && let Some(mended) = &schedule.mended
                 && schedule.violates.as_deref() == Some(failure.id)
             {
-                say(&format!("It has passed since {mended}, and fails again.\n"));
+                print_error(&format!("It has passed since {mended}, and fails again.\n"));
             }
         }
     }
-    tell(&summary::wrapped(&report::batch(&totals)));
+    print(&summary::wrapped(&report::batch(&totals)));
     match exit_code(&classes, &totals) {
         0 => all_read,
         code => Ok(code),
@@ -442,30 +442,30 @@ fn list_faults() -> u8 {
             Trigger::Every(ms) => format!("every {}s", ms / 1_000),
             Trigger::Always => "property".to_owned(),
         };
-        tell(&format!("{fault:<24} {often:<10} {}\n", fault.sentence()));
+        print(&format!("{fault:<24} {often:<10} {}\n", fault.sentence()));
     }
     let cuts = Fault::PARTITIONS.map(Fault::name).join(", ");
-    tell(&format!("\nGroups: what stands before a dot; and {} for {cuts}.\n", Fault::PARTITION));
+    print(&format!("\nGroups: what stands before a dot; and {} for {cuts}.\n", Fault::PARTITION));
     0
 }
 
 fn list_ops() -> u8 {
     for op in Op::ALL {
-        tell(&format!("{}\n", op.name()));
+        print(&format!("{}\n", op.name()));
     }
     0
 }
 
 fn list_sites() -> u8 {
     for site in Site::ALL {
-        tell(&format!("{:<18} {}\n", site.name(), site.sentence()));
+        print(&format!("{:<18} {}\n", site.name(), site.sentence()));
     }
     0
 }
 
 fn list_marks() -> u8 {
     for mark in Mark::ALL {
-        tell(&format!("{:<24} {}\n", format!("{mark:?}"), mark.sentence()));
+        print(&format!("{:<24} {}\n", format!("{mark:?}"), mark.sentence()));
     }
     0
 }
@@ -476,7 +476,7 @@ fn write_json(flags: &Flags, objects: Vec<Value>) -> Result<(), u8> {
     };
     let lines: String = objects.iter().map(|object| format!("{object}\n")).collect();
     write_file(path, &lines).map_err(|error| {
-        say(&format!("--json {}: {error}\n", path.display()));
+        print_error(&format!("--json {}: {error}\n", path.display()));
         BAD_USAGE
     })
 }
@@ -489,7 +489,7 @@ fn write_coverage(flags: &Flags, totals: &Totals) -> Result<(), u8> {
     merge_coverage(path, &mut coverage)
         .and_then(|()| write_file(path, &coverage.table()).map_err(|error| error.to_string()))
         .map_err(|why| {
-            say(&format!("--coverage {}: {why}\n", path.display()));
+            print_error(&format!("--coverage {}: {why}\n", path.display()));
             BAD_USAGE
         })
 }
@@ -499,7 +499,7 @@ fn write_evidence_log(flags: &Flags, batch: &Batch) -> Result<(), u8> {
         return Ok(());
     }
     evidence_log::append(batch, flags).map_err(|error| {
-        say(&format!("sim/evidence.jsonl: {error}\n"));
+        print_error(&format!("sim/evidence.jsonl: {error}\n"));
         BAD_USAGE
     })
 }

@@ -179,7 +179,7 @@ pub fn stats(totals: &Totals) -> String {
         per_second(totals.counters.counts.steps),
         per_second(totals.counters.calls_ended()),
         per_second(totals.counters.counts.commits),
-        per_second(totals.counters.counts.reigns),
+        per_second(totals.counters.counts.leaderships),
         ratio(faults * 60, totals.virtual_ns / 1_000_000_000),
         ratio(totals.checks_made(), totals.events),
     )

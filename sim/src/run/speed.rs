@@ -14,7 +14,7 @@ use crate::clients::workload::Op;
 use crate::engine::decisions::{Act, Step};
 use crate::engine::seed::Seeds;
 use crate::faults::catalog::Fault;
-use crate::record::output::{may_write, say, tell, write_file};
+use crate::record::output::{may_write, print, print_error, write_file};
 use crate::record::trace::TraceSink;
 use crate::replay::schedule::{self, Schedule};
 use crate::run::cli::SpeedFlags;
@@ -91,24 +91,27 @@ const FIGURES: [Measure; 10] = [
 pub fn main(flags: &SpeedFlags) -> u8 {
     if let Some(name) = flags.only.iter().find(|name| FIGURES.iter().all(|(n, _)| n != name)) {
         let names: Vec<&str> = FIGURES.iter().map(|(name, _)| *name).collect();
-        say(&format!("speed: no figure is called {name:?}; there are {}\n", names.join(", ")));
+        print_error(&format!(
+            "speed: no figure is called {name:?}; there are {}\n",
+            names.join(", ")
+        ));
         return BAD_USAGE;
     }
     let report = may_write("report", flags.report.as_ref());
     if let Err(why) = report.and_then(|()| may_write("track", flags.track.as_ref())) {
-        say(&format!("speed: {why}\n"));
+        print_error(&format!("speed: {why}\n"));
         return BAD_USAGE;
     }
     let mut text =
         String::from("| figure | measured | floor | goal | |\n| --- | --- | --- | --- | --- |\n");
-    tell(&text);
+    print(&text);
     let (mut holds, mut unwritten, mut figures) = (true, false, Vec::new());
     for (name, measure) in FIGURES {
         if flags.only.is_empty() || flags.only.iter().any(|wanted| wanted == name) {
             let figure = measure(flags.time);
             holds &= figure.holds(figure.floor);
             let row = figure.row();
-            tell(&row);
+            print(&row);
             text += &row;
             let Figure { value, less, .. } = figure;
             figures.push(track::Figure { name: name.to_owned(), value, less });
@@ -116,21 +119,21 @@ pub fn main(flags: &SpeedFlags) -> u8 {
     }
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let end = format!("\nOn {cores} cores, {:?} for each figure.\n", flags.time);
-    tell(&end);
+    print(&end);
     if let Some(path) = &flags.report
         && let Err(error) = write_file(path, &(text + &end))
     {
-        say(&format!("speed: {}: {error}\n", path.display()));
+        print_error(&format!("speed: {}: {error}\n", path.display()));
         unwritten = true;
     }
     if let Some(path) = &flags.track {
         match Measured::now(cores, figures).track(path) {
             Ok(worse) => {
                 holds &= worse.is_empty();
-                worse.iter().for_each(|what| say(&format!("speed: {what}\n")));
+                worse.iter().for_each(|what| print_error(&format!("speed: {what}\n")));
             }
             Err(why) => {
-                say(&format!("speed: {}: {why}\n", path.display()));
+                print_error(&format!("speed: {}: {why}\n", path.display()));
                 unwritten = true;
             }
         }
@@ -256,7 +259,7 @@ fn elections(time: Duration) -> Figure {
         job::replay(&Schedule::of_run(n, &options, steps), TraceSink::Off, false)
     }));
     let what = "elections per CPU second, each with a first write";
-    at_least(what, rate(of.counters.counts.reigns, of.cpu_ns), "", 2_000.0, 8_000.0)
+    at_least(what, rate(of.counters.counts.leaderships, of.cpu_ns), "", 2_000.0, 8_000.0)
 }
 
 /// Runs the same worlds with and without oracles and trace.

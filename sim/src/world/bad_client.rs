@@ -154,7 +154,7 @@ impl World {
         if command == FourLetterCommand::Stmk {
             bytes.put_i64(0);
         }
-        self.shared.tell(|| format!("{} of s{server}", command.name()));
+        self.shared.describe(|| format!("{} of s{server}", command.name()));
         let visit = self.visit(server, None, bytes.freeze());
         self.begin_visit(Visit { reads_text: true, ..visit })
     }
@@ -245,7 +245,8 @@ impl World {
         };
         self.bad_clients.insert(conn, BadClient { visit, sent: false, read: BytesMut::new() });
         let wants = || session.map(|id| format!(" for session {id}")).unwrap_or_default();
-        self.shared.tell(|| format!("bad client {} connects to s{server}{}", client.0, wants()));
+        self.shared
+            .describe(|| format!("bad client {} connects to s{server}{}", client.0, wants()));
         self.shared.note(Kind::Conn, (client.0.into(), conn.0), b"intruder", || {
             format!("bad client {} connects to s{server} by {conn}{}", client.0, wants())
         });

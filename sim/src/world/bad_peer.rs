@@ -32,7 +32,7 @@ impl World {
         let attempt = shared.net.attempt(shared.seeds, [Party::BadPeer, Party::Server(server)]);
         shared.net.open(conn, attempt, shared.options.peers.link);
         let rng = &mut self.fault_rng[Fault::NetBadPeer as usize];
-        let bytes = words(server, &servers, rng);
+        let bytes = garbage(server, &servers, rng);
         shared.note(Kind::Conn, (server.0, conn.0), &bytes, || {
             format!("a bad peer sends {}B to s{server} by {conn}", bytes.len())
         });
@@ -68,7 +68,7 @@ pub(super) fn greeting(channel: Channel, from: ServerId, to: ServerId) -> Bytes 
 }
 
 /// The bytes that a bad peer sends. After some of them a server takes it for a peer that hangs.
-fn words(server: ServerId, servers: &[ServerId], rng: &mut Rng) -> Bytes {
+fn garbage(server: ServerId, servers: &[ServerId], rng: &mut Rng) -> Bytes {
     let others: Vec<ServerId> = servers.iter().copied().filter(|other| *other != server).collect();
     let other = if others.is_empty() { ServerId(99) } else { *rng.pick(&others) };
     let greeting = |channel, from, to| greeting(channel, from, to).to_vec();

@@ -72,7 +72,7 @@ impl World {
             let ms = rng.magnitude(100, 8_000);
             let until = Instant(self.shared.now.0 + ms * MS);
             self.usurped = Some(Usurped { server, until, rng: rng.fork() });
-            self.shared.tell(|| format!("in the place of s{server} for {ms} ms"));
+            self.shared.describe(|| format!("in the place of s{server} for {ms} ms"));
             return true;
         }
         let mut rng = rng.fork();
@@ -159,9 +159,9 @@ impl World {
         let (true, Some(status)) = (peer.sent < peer.words, status) else {
             return self.end_bad_peer(conn);
         };
-        let message = peer.word(&status);
+        let message = peer.message(&status);
         let (server, mask) = (peer.server, peer.mask);
-        self.shared.tell(|| format!("as s{mask} to s{server}: {message}"));
+        self.shared.describe(|| format!("as s{mask} to s{server}: {message}"));
         let mut bytes = Vec::new();
         Writer::default().encode_message(&message, &mut bytes);
         let end = if peer.leads { End::Acceptor } else { End::Dialler };
@@ -193,7 +193,7 @@ impl World {
 
 impl ByzantinePeer {
     /// The direction of the link fixes the message type; the other type's bytes would be misread.
-    fn word(&mut self, status: &Status) -> PeerMessage {
+    fn message(&mut self, status: &Status) -> PeerMessage {
         match (self.leads, self.sent) {
             (true, 0) => self.first_of_leader(status).into(),
             (true, _) => self.of_leader(status).into(),

@@ -66,7 +66,7 @@ impl World {
                 self.on_server(server, |node, shared| node.lane_done(incarnation, lane, shared));
             }
             Event::Quiet { server, incarnation } => {
-                self.on_server(server, |node, shared| node.log_is_quiet(incarnation, shared));
+                self.on_server(server, |node, shared| node.log_is_idle(incarnation, shared));
             }
             Event::Look { server, incarnation } => {
                 self.on_server(server, |node, shared| node.look(incarnation, shared));

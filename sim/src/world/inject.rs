@@ -283,7 +283,7 @@ impl World {
             None => node.stop(fate, shared),
         }
         shared.after(after * MS, Event::Start { server });
-        shared.tell(|| format!("it starts again after {after} ms"));
+        shared.describe(|| format!("it starts again after {after} ms"));
     }
 
     fn pause_server(&mut self, server: ServerId) -> bool {
@@ -295,7 +295,7 @@ impl World {
         let ms = if rng.chance(1, 2) { any_ms } else { ticks_ms };
         let until = Instant(shared.now.0 + ms * MS);
         let awake = node.pause(until);
-        shared.tell(|| format!("s{server} for {ms} ms"));
+        shared.describe(|| format!("s{server} for {ms} ms"));
         if let Some(until) = awake {
             shared.hit(Hit::Server(server), Some(until));
             shared.observe(Observation::StandsStill { server, until });
@@ -308,7 +308,7 @@ impl World {
         let rng = &mut self.fault_rng[Fault::NodeSlow as usize];
         node.slow_down(rng.range(10, 200));
         let after = rng.range(1, 5_000) * MS;
-        shared.tell(|| format!("s{server} for {} ms", after / MS));
+        shared.describe(|| format!("s{server} for {} ms", after / MS));
         shared.after(after, Event::Relief { server });
         shared.hit(Hit::Server(server), Some(Instant(shared.now.0 + after)));
         node.is_up()
@@ -320,7 +320,7 @@ impl World {
         let ms = i64::try_from(rng.magnitude(1, 10_000_000)).expect("small");
         let ms = if rng.chance(1, 2) { ms } else { -ms };
         node.step_wall(ms);
-        self.shared.tell(|| format!("s{server} by {ms} ms"));
+        self.shared.describe(|| format!("s{server} by {ms} ms"));
         true
     }
 
@@ -330,7 +330,7 @@ impl World {
         let rng = &mut self.fault_rng[Fault::NodeCrashInStep as usize];
         let how = node.end_by(rng.chance(1, 2), shared);
         node.arm_crash_in_step(rng.fork(), how);
-        shared.tell(|| format!("s{server} will end amid the outputs of a step: {how:?}"));
+        shared.describe(|| format!("s{server} will end amid the outputs of a step: {how:?}"));
         false
     }
 
@@ -340,7 +340,7 @@ impl World {
         let mut disk = node.disk().borrow_mut();
         let injected = fs::inject(&mut disk, fault, rng, shared.now);
         if injected {
-            shared.tell(|| format!("s{server}"));
+            shared.describe(|| format!("s{server}"));
             shared.hit(Hit::Server(server), disk.faults.until(fault));
         }
         injected
@@ -357,7 +357,7 @@ impl World {
     fn refuse_connections(&mut self) -> bool {
         let ms = self.fault_rng[Fault::NetRefuse as usize].magnitude(50, 5_000);
         self.refusing_until = Instant(self.shared.now.0 + ms * MS);
-        self.shared.tell(|| format!("for {ms} ms"));
+        self.shared.describe(|| format!("for {ms} ms"));
         self.shared.hit(Hit::Clients, Some(self.refusing_until));
         true
     }
@@ -390,7 +390,7 @@ impl World {
         let conn = *rng.pick(&pool);
         let ends = self.shared.net.parties(conn);
         if let Some([dialler, acceptor]) = ends {
-            self.shared.tell(|| format!("{conn} between {dialler} and {acceptor}"));
+            self.shared.describe(|| format!("{conn} between {dialler} and {acceptor}"));
         }
         let until = inject(&mut self.shared, rng, conn);
         self.shared.hit(ends.map_or(Hit::Clients, Hit::Conn), until);
@@ -432,7 +432,7 @@ impl World {
         if client.still_frozen(self.shared.now).is_some() {
             return false;
         }
-        self.shared.tell(|| format!("c{}", client.id().0));
+        self.shared.describe(|| format!("c{}", client.id().0));
         let until = inject(client, rng, &mut self.shared);
         self.shared.hit(Hit::Client(id), until);
         true

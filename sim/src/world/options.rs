@@ -357,7 +357,7 @@ impl Options {
     /// About the minimum time in which servers of this world elect and establish a leader: a few
     /// messages each way, and a few syncs. Servers with shorter timeouts give each other up without
     /// any fault.
-    pub fn least_patience(&self) -> Duration {
+    pub fn shortest_timeout(&self) -> Duration {
         const MESSAGES: u64 = 4;
         const SYNCS: u64 = 6;
         let PeerOptions { link, .. } = self.peers;

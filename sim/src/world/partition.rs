@@ -68,10 +68,10 @@ impl World {
         if cut.is_empty() {
             return false;
         }
-        let patience = self.shared.options.server.sync_limit_ns();
+        let limit = self.shared.options.server.sync_limit_ns();
         let lasts = match unaware {
             // Around the time that an isolated leader needs to notice the loss of its quorum.
-            Some(_) => rng.range(patience / 2, 2 * patience),
+            Some(_) => rng.range(limit / 2, 2 * limit),
             None => rng.magnitude(50, 20_000) * MS,
         };
         let until = Instant(self.shared.now.0 + lasts);
@@ -86,8 +86,8 @@ impl World {
     /// The leader can still send for a moment but receives nothing; then it is cut off completely.
     /// Some of the replies arrive after it has lost the leadership.
     fn keep_from(&mut self, fault: Fault, leader: ServerId, until: Instant) {
-        let patience = self.shared.options.server.sync_limit_ns();
-        let after = self.fault_rng[fault as usize].below(patience / 4);
+        let limit = self.shared.options.server.sync_limit_ns();
+        let after = self.fault_rng[fault as usize].below(limit / 4);
         let mut cut = self.all_around(leader);
         cut.retain(|(_, to)| *to == leader);
         self.cut_all(fault, cut, Instant(self.shared.now.0 + after));
@@ -108,7 +108,7 @@ impl World {
     /// Breaks the server's links so that only the other ends learn of it.
     pub(super) fn leave_unaware(&mut self, server: ServerId, until: Instant) {
         let shared = &mut self.shared;
-        shared.tell(|| format!("s{server} does not learn of it"));
+        shared.describe(|| format!("s{server} does not learn of it"));
         for (conn, [dialler, acceptor]) in shared.net.list().collect::<Vec<_>>() {
             let first = match (dialler, acceptor) {
                 (Party::Server(_), Party::Server(to)) if to == server => End::Dialler,
@@ -128,7 +128,7 @@ impl World {
     pub(super) fn leave_behind(&mut self) -> bool {
         let fault = Fault::NetStragglers;
         let mut rest: Vec<ServerId> = self.nodes.keys().copied().collect();
-        let patience = self.shared.options.server.sync_limit_ns();
+        let limit = self.shared.options.server.sync_limit_ns();
         let (leaders, now) = (self.leaders(), self.shared.now);
         let minority = (rest.len() as u64).div_ceil(2) - 1;
         if leaders.is_empty() || minority == 0 {
@@ -143,7 +143,7 @@ impl World {
         let mut returns = Vec::new();
         let mut at = now;
         while !behind.is_empty() {
-            at.0 += rng.range(patience, 4 * patience);
+            at.0 += rng.range(limit, 4 * limit);
             returns.push((take(&mut behind, rng), at));
         }
         for (one, until) in returns.clone() {
@@ -158,8 +158,8 @@ impl World {
         }
         for (_, at) in returns {
             let rng = &mut self.fault_rng[fault as usize];
-            let after = at.0 - now.0 + rng.range(patience / 4, 2 * patience);
-            let until = Instant(now.0 + after + rng.range(2 * patience, 4 * patience));
+            let after = at.0 - now.0 + rng.range(limit / 4, 2 * limit);
+            let until = Instant(now.0 + after + rng.range(2 * limit, 4 * limit));
             self.part_later(fault, after, Whom::Leader, until);
         }
         true
@@ -169,7 +169,7 @@ impl World {
         let rng = self.fault_rng[fault as usize].fork();
         let number = self.partitions.len();
         let ms = until.0.saturating_sub(self.shared.now.0 + after) / MS;
-        self.shared.tell(|| match &whom {
+        self.shared.describe(|| match &whom {
             Whom::Cut(cut) => format!("{} ms later for {ms} ms: {}", after / MS, pairs_text(cut)),
             Whom::Leader => format!("{} ms later for {ms} ms: whoever leads", after / MS),
             Whom::Unaware(leader) => format!("{} ms later for {ms} ms: s{leader}", after / MS),

@@ -229,7 +229,7 @@ impl World {
     /// fork of 0x2d00070016e8 of the swarm with 155 rounds among five servers.
     fn count_elections(&mut self) {
         let (before, counts) = (&self.healed, &self.shared.counters.counts);
-        let leaderships = counts.reigns - before.reigns;
+        let leaderships = counts.leaderships - before.leaderships;
         let outside = counts.notifications_outside - before.notifications_outside;
         let notifications = counts.notifications - before.notifications - outside;
         self.liveness.leaderships = leaderships;

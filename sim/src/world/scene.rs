@@ -13,7 +13,7 @@ use crate::clients::diary::{History, Word};
 use crate::clients::workload::Op;
 
 /// Upper bound of any wait in a world without faults, ns.
-const PATIENCE: u64 = 60_000_000_000;
+const TIMEOUT: u64 = 60_000_000_000;
 /// Interval at which the awaited condition is checked, ns.
 const LOOK: u64 = 100_000;
 /// One in this many calls closes its client's session, as long as other clients remain.
@@ -106,7 +106,7 @@ impl World {
         history: &mut History,
         done: impl Fn(&World) -> bool,
     ) -> Result<(), String> {
-        let latest = self.shared.now.0 + PATIENCE;
+        let latest = self.shared.now.0 + TIMEOUT;
         loop {
             for (id, client) in &mut self.clients {
                 history.extend(client.take_diary().into_iter().map(|word| (*id, word)));

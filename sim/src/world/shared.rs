@@ -158,13 +158,14 @@ impl Shared {
         text: impl FnOnce() -> String,
     ) {
         let stamp = Stamp { at: self.now, kind, ends };
-        let described = self.decisions.listens() && matches!(kind, Kind::Fault | Kind::Process);
+        let described =
+            self.decisions.describes_step() && matches!(kind, Kind::Fault | Kind::Process);
         if !described && self.timeline.is_none() && self.lines.is_none() {
             return self.trace.event(stamp, payload, || plain::event(&text(), &self.net));
         }
         let text = text();
         if described {
-            self.decisions.hear(&text);
+            self.decisions.describe(&text);
         }
         self.trace.event(stamp, payload, || plain::event(&text, &self.net));
         let place = self.place();
@@ -177,9 +178,9 @@ impl Shared {
     }
 
     /// Describes the current decision, if decisions are described.
-    pub fn tell(&mut self, text: impl FnOnce() -> String) {
-        if self.decisions.listens() {
-            self.decisions.hear(&text());
+    pub fn describe(&mut self, text: impl FnOnce() -> String) {
+        if self.decisions.describes_step() {
+            self.decisions.describe(&text());
         }
     }
 

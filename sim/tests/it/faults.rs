@@ -48,7 +48,7 @@ fn calm_world_has_no_losses() {
         let counters = &report.outcome.counters;
         let servers = u64::from(report.options.servers);
         assert_eq!((counters.counts.boots, counters.faults.iter().sum::<u64>()), (servers, 0));
-        assert_eq!((servers, counters.counts.reigns), (5, 1), "who leads goes on leading");
+        assert_eq!((servers, counters.counts.leaderships), (5, 1), "who leads goes on leading");
         assert!(counters.calls_ended() > 500, "{}", counters.calls_ended());
         assert!(counters.calls.iter().all(|[_, _, unknown, _]| *unknown == 0));
     }

@@ -131,7 +131,7 @@ fn file_error_does_not_hide_a_failure() {
 #[test]
 fn corpus_schedules_pass() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
-    let mutants = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/plants"));
+    let mutants = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/mutants"));
     let mut replayed = 0;
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("readable").path();

@@ -1,7 +1,7 @@
 //! Tests of `set_aside`, with a power failure at any operation.
 
 use zabkeeper_core::store::{DiskCommand, DurableState};
-use zabkeeper_core::{Epoch, History, WriteId, Zxid};
+use zabkeeper_core::{Epoch, EpochIndex, WriteId, Zxid};
 
 use super::damage::{append, sample, zxid};
 use super::mem::{MemDir, Unsynced};
@@ -42,7 +42,7 @@ fn set_aside_renames_all_files_and_leaves_an_empty_damaged_store() {
     let mut store = reopen(&dir).expect("it is sound");
     let state = DurableState { accepted_epoch: Epoch(4), damaged: true, ..Default::default() };
     assert_eq!((&store.recovered.state, &store.notes[..]), (&state, &[] as &[Note]));
-    assert_eq!(store.recovered.history, History::after(Zxid::ZERO));
+    assert_eq!(store.recovered.history, EpochIndex::after(Zxid::ZERO));
     assert_eq!((&store.recovered.snapshot, &store.recovered.snapshots[..]), (&None, &[][..]));
     // The new store can be set aside, too; the files of the first one stay.
     store.log.run(&[append(1, 300)]).expect("nothing is in the way");

@@ -302,8 +302,8 @@ fn no_change_of_one_file_loses_acknowledged_write_silently() {
                 match reopened {
                     Ok(found) => {
                         kept += 1;
-                        let told = format!("seed {seed}, {end:?}: {what}");
-                        check_kept(&model, &found, &untouched, &told);
+                        let context = format!("seed {seed}, {end:?}: {what}");
+                        check_kept(&model, &found, &untouched, &context);
                     }
                     Err(
                         StoreError::Damaged { .. }
@@ -324,8 +324,8 @@ fn no_change_of_one_file_loses_acknowledged_write_silently() {
 
 /// Checks that all acknowledged transactions were recovered, and only transactions that were
 /// written.
-fn check_kept(model: &Model, found: &Recovered, untouched: &Recovered, told: &str) {
-    model.check_acknowledged(found, told);
-    assert_eq!(found.state.accepted_epoch, untouched.state.accepted_epoch, "{told}");
-    assert_eq!(found.state.damaged, untouched.state.damaged, "{told}");
+fn check_kept(model: &Model, found: &Recovered, untouched: &Recovered, context: &str) {
+    model.check_acknowledged(found, context);
+    assert_eq!(found.state.accepted_epoch, untouched.state.accepted_epoch, "{context}");
+    assert_eq!(found.state.damaged, untouched.state.damaged, "{context}");
 }

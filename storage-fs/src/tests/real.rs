@@ -164,13 +164,13 @@ fn log_reads_succeed_during_appends_and_purges() {
     let Opened { mut log, mut snapshots, mut reader, .. } =
         open(dir.clone(), dir, options).expect("the store opens");
     let zxid = |counter| Zxid((1 << 32) + counter);
-    let (told, hear) = std::sync::mpsc::sync_channel::<u64>(0);
+    let (sender, receiver) = std::sync::mpsc::sync_channel::<u64>(0);
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for counter in 1..=LAST {
                 log.run(&[append(counter)]).expect("nothing is in the way");
                 if counter % 100 == 0 {
-                    told.send(counter).expect("the learner listens");
+                    sender.send(counter).expect("the learner listens");
                 }
             }
         });
@@ -191,7 +191,7 @@ fn log_reads_succeed_during_appends_and_purges() {
             }
             assert!(beyond || after == counter);
         };
-        for counter in hear {
+        for counter in receiver {
             read_up_to(counter, true);
             let bytes = Bytes::from_static(b"tree");
             let oldest = zxid(counter);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use zabkeeper_core::store::{DiskCommand, DurableState, Recovered};
-use zabkeeper_core::{Epoch, History, WriteId, Zxid};
+use zabkeeper_core::{Epoch, EpochIndex, WriteId, Zxid};
 
 use super::damage::{Sample, append, sample, snapshot, zxid};
 use super::mem::{MemDir, Unsynced};
@@ -161,7 +161,7 @@ fn segments_left_by_interrupted_rebase_are_removed() {
         let lost = sample.segments.iter().enumerate().filter(|(at, _)| left & (1 << at) == 0);
         lost.for_each(|(_, name)| dir.lose(name));
         let store = reopen(&dir).expect("it counts for nothing");
-        assert_eq!(store.recovered.history, History::after(zxid(SENT)), "{left:#b}");
+        assert_eq!(store.recovered.history, EpochIndex::after(zxid(SENT)), "{left:#b}");
         assert_eq!(store.recovered.entries, []);
         assert_eq!(store.notes.len(), usize::from(left > 0), "{:?}", store.notes);
         drop(store);
@@ -181,7 +181,7 @@ fn log_before_leaders_snapshot_is_removed_at_start_and_noted() {
     sample.dir.power_cycle(Unsynced::Lost);
     let mut store = reopen(&sample.dir).expect("it is sound");
     assert_eq!(store.recovered.state, state(zxid(SENT), false));
-    assert_eq!(store.recovered.history, History::after(zxid(SENT)));
+    assert_eq!(store.recovered.history, EpochIndex::after(zxid(SENT)));
     assert_eq!(store.recovered.snapshots, [zxid(3), zxid(9), zxid(SENT)]);
     assert!(
         store.notes[0].to_string().starts_with("the log ended at 0x10000001b"),

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry, Recovered};
-use zabkeeper_core::{Epoch, History, LinkId, WriteId, Zxid};
+use zabkeeper_core::{Epoch, EpochIndex, LinkId, WriteId, Zxid};
 
 use super::mem::{MemDir, Rng};
 use crate::{Inspected, Opened, Options, StoreError, inspect, open};
@@ -386,7 +386,7 @@ impl Model {
         let base = found.snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
         let durable = self.submitted[..self.durable].last().map_or(self.base, |entry| entry.zxid);
         let is_after_leader = self.of_leaders.contains(&base) && durable < base;
-        if is_after_leader && found.history == History::after(base) {
+        if is_after_leader && found.history == EpochIndex::after(base) {
             self.replace_log(base);
         }
         if let Some(image) = &found.snapshot {
@@ -414,7 +414,7 @@ impl Model {
         let start = found.history.start();
         assert!(start <= self.log_start, "the log begins at {start}, not {}", self.log_start);
         assert!(start >= self.base);
-        let mut history = History::after(start);
+        let mut history = EpochIndex::after(start);
         let known = self.submitted[..present].iter().map(|entry| entry.zxid);
         known.filter(|zxid| *zxid > start).for_each(|zxid| history.push(zxid));
         assert_eq!(found.history, history);
@@ -434,19 +434,19 @@ impl Model {
 impl Model {
     /// Checks that all acknowledged entries were recovered unchanged. Unlike [`Model::check`] it
     /// ignores files that recovery does not need, such as older snapshots.
-    pub(super) fn check_acknowledged(&self, found: &Recovered, told: &str) {
+    pub(super) fn check_acknowledged(&self, found: &Recovered, context: &str) {
         let base = found.snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
         if let Some(image) = &found.snapshot {
-            assert_eq!(image.chunks, tree(base), "{told}: content of the snapshot at {base}");
+            assert_eq!(image.chunks, tree(base), "{context}: content of the snapshot at {base}");
         }
         let acknowledged = &self.submitted[..self.durable];
         let last = acknowledged.last().map_or(self.base, |entry| entry.zxid);
         let end = found.history.end();
-        assert!(end >= last, "{told}: the log ends at {end}, acknowledged was {last}");
+        assert!(end >= last, "{context}: the log ends at {end}, acknowledged was {last}");
         let behind = self.submitted.iter().filter(|entry| entry.zxid > base);
-        assert!(base >= self.base, "{told}: the snapshot at {} is needed", self.base);
+        assert!(base >= self.base, "{context}: the snapshot at {} is needed", self.base);
         let expected: Vec<&Entry> = behind.take(found.entries.len()).collect();
-        assert_eq!(found.entries.iter().collect::<Vec<_>>(), expected, "{told}");
+        assert_eq!(found.entries.iter().collect::<Vec<_>>(), expected, "{context}");
     }
 }
 

@@ -264,7 +264,7 @@ impl Peers {
     }
 
     /// Is there a connection on which this server sends notifications?
-    pub fn is_heard(&self, server: ServerId) -> bool {
+    pub fn receives_notifications_from_us(&self, server: ServerId) -> bool {
         self.peers.get(&server).is_some_and(|peer| !peer.listeners.is_empty())
     }
 

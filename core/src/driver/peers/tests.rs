@@ -69,7 +69,9 @@ fn pause_before_a_dial_grows_until_the_server_connects() {
     let inputs = net.take(ONE);
     assert_eq!(inputs[0], Input::Election(TWO, notification(5)));
     assert!(matches!(inputs[1], Input::Peer(_, PeerEvent::Up { dialled: true, .. })));
-    assert!(net.end(ONE).failure(TWO).is_none() && net.end(ONE).is_heard(TWO));
+    assert!(
+        net.end(ONE).failure(TWO).is_none() && net.end(ONE).receives_notifications_from_us(TWO)
+    );
 }
 
 #[test]

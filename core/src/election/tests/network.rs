@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{history, id, limits, ms, says, vote, voters};
+use super::{history, id, limits, ms, notification, vote, voters};
 use crate::election::*;
 use crate::rng::Rng;
 
@@ -123,7 +123,7 @@ impl World {
                 player.looking = None;
                 player.settled = Some((
                     self.now,
-                    says(server_state, player.round, vote, HistoryStatus::Complete),
+                    notification(server_state, player.round, vote, HistoryStatus::Complete),
                 ));
             } else if looking.take_resend(&limits(), self.now) {
                 self.notify_all(server);

@@ -28,8 +28,8 @@ fn meet_on(channel: Channel, dialler: &Local, listener: &Local) -> Ends {
     let lists = |id| id == ONE || id == TWO;
     if let Err(why) = greeting.check(listener, channel, lists) {
         let answer = greeting.refuse(listener, &why, LISTENER);
-        let told = dialling.establish(&mut BytesMut::from(&answer[..]));
-        return (Err(told.expect_err("refused")), Some(Err(why)));
+        let error = dialling.establish(&mut BytesMut::from(&answer[..]));
+        return (Err(error.expect_err("refused")), Some(Err(why)));
     }
     let (accepting, answer) = greeting.welcome(listener, LISTENER);
     for cut in 0..answer.len() {
@@ -128,8 +128,8 @@ fn both_ends_report_why_a_greeting_is_refused() {
     let (dialling, _) = Dialling::begin(local(ONE), Channel::Quorum, TWO, DIALLER);
     for why in [Refusal::Busy(ONE), Refusal::Unknown(ONE, 200)] {
         let bytes = greeting(local(ONE)).refuse(&local(TWO), &why, LISTENER);
-        let told = dialling.establish(&mut BytesMut::from(&bytes[..])).unwrap_err();
-        assert_eq!(told.verdict(), why.verdict());
+        let error = dialling.establish(&mut BytesMut::from(&bytes[..])).unwrap_err();
+        assert_eq!(error.verdict(), why.verdict());
     }
 }
 
@@ -217,7 +217,7 @@ fn golden_bytes_of_a_greeting() {
 fn foreign_bytes_other_versions_and_damage_are_distinguished() {
     let (_, bytes) = Dialling::begin(local(ONE), Channel::Quorum, TWO, DIALLER);
     let take = |bytes: &[u8]| Greeting::take(&mut BytesMut::from(bytes));
-    let stranger = Err(Refusal::Malformed(BadFrame::Stranger));
+    let stranger = Err(Refusal::Malformed(BadFrame::UnknownGreeting));
     assert_eq!(take(b"GET / HTTP/1.1\r\n\r\n"), stranger);
     assert_eq!(take(b"G"), stranger, "at once");
     assert_eq!(take(&[]), Ok(None));

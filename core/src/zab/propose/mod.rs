@@ -231,7 +231,7 @@ impl Proposer {
             PrepContext { tree, config, schemes, session, local: false, ids: &[], zxid, time };
         let op = self.containers.take_due(&mut self.prep, &context, cx.now.mono)?;
         let zxid = self.take_zxid(cx);
-        cx.mark(Mark::NodeLapsed);
+        cx.mark(Mark::NodeExpired);
         Some(replica.append(Txn { zxid, session, time, origin: None, op }, cx))
     }
 

@@ -121,8 +121,8 @@ impl Storm {
             560..740 => self.work(),
             740..860 => self.ask(),
             860..920 => self.pass(),
-            n if n < 920 + blows => self.strike("kill"),
-            n if n < 920 + 2 * blows => self.strike("vanish"),
+            n if n < 920 + blows => self.inject("kill"),
+            n if n < 920 + 2 * blows => self.inject("vanish"),
             n if n < 920 + 4 * blows => self.wipe(),
             n if n < 920 + 6 * blows => self.cut(),
             n if n < 920 + 11 * blows => self.raise(),
@@ -226,7 +226,7 @@ impl Storm {
         conn
     }
 
-    fn strike(&mut self, how: &str) {
+    fn inject(&mut self, how: &str) {
         let id = self.any_server();
         if self.play.runs(id) {
             self.command(&format!("{how} {id}"));

@@ -179,7 +179,7 @@ impl<'a> Stage<'a> {
         self.changes.nodes.insert(parent_path.to_owned(), Some(parent));
         if let Some(counted) = quota::counted_by(path) {
             let usage = self.measure(counted);
-            self.tell_usage(path, &usage);
+            self.report_usage(path, &usage);
         }
         self.uses(path, 1, bytes);
         Ok(())
@@ -237,11 +237,11 @@ impl<'a> Stage<'a> {
         };
         let stats = quota::stats_of(limited);
         if let Some(used) = self.node(&stats).and_then(Figures::read) {
-            self.tell_usage(&stats, &used.plus(count, bytes));
+            self.report_usage(&stats, &used.plus(count, bytes));
         }
     }
 
-    fn tell_usage(&mut self, stats: &str, usage: &Figures) {
+    fn report_usage(&mut self, stats: &str, usage: &Figures) {
         let node = self.node(stats).expect("looked up before").clone();
         let data = Some(Bytes::from(usage.text()));
         self.changes.nodes.insert(stats.to_owned(), Some(Node { data, ..node }));

@@ -411,7 +411,7 @@ impl Oracles {
         let since = zab.role_since(id).max(awake);
         self.progress.begins_in_time(checks, id, (now, since), rules.begin_limit)?;
         self.progress.commits_in_time(checks, zab, id, (now, awake), rules.commit_within)?;
-        zab.says(checks, id, acts.peers, now)?;
+        zab.on_sent(checks, id, acts.peers, now)?;
         zab.votes(checks, id, acts.election)?;
         self.notifications.acted((checks, zab), id, acts.election, now)?;
         zab.watermarks(checks, id, acts.status)?;

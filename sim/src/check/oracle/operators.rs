@@ -30,16 +30,16 @@ impl Oracles {
         let counts = self.model.counts_at(status.applied);
         // ZooKeeper counts the root twice, as "" and as "/".
         let right = (counts.nodes + 1, counts.ephemerals, counts.bytes, counts.sessions);
-        let told = (status.nodes, status.ephemerals, status.data_bytes, status.sessions);
-        self.checks.check(Id::O1, told == right, || {
+        let reported = (status.nodes, status.ephemerals, status.data_bytes, status.sessions);
+        self.checks.check(Id::O1, reported == right, || {
             let words = |(nodes, ephemerals, bytes, sessions)| {
                 format!(
                     "{nodes} nodes, {ephemerals} of them ephemeral, {bytes} bytes, {sessions} \
                     sessions"
                 )
             };
-            let (told, right) = (words(told), words(right));
-            vec![format!("server {id} tells of {told} at {}; right: {right}", status.applied)]
+            let (reported, right) = (words(reported), words(right));
+            vec![format!("server {id} tells of {reported} at {}; right: {right}", status.applied)]
         })?;
         let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
         let knows = match status.leader {
@@ -56,11 +56,11 @@ impl Oracles {
                     transactions that wait"
                 )
             };
-            let told = words((status.learners, status.synced_followers), status.outstanding);
+            let reported = words((status.learners, status.synced_followers), status.outstanding);
             let right = words(learners, report.unapplied);
             let (mode, leader) = (&status.mode, maybe(status.leader));
             vec![format!(
-                "server {id} says of itself: {mode:?}, its leader is {leader}, {told}; \
+                "server {id} says of itself: {mode:?}, its leader is {leader}, {reported}; \
                 right: {right}"
             )]
         })
@@ -105,24 +105,29 @@ impl Oracles {
     /// The session's timeout and its client's server. A leader knows the timeout granted last if it
     /// has touched the session with that timeout while it leads; it also knows moves that are not
     /// committed, which are not checked.
-    fn knows_the_session(&mut self, id: ServerId, status: &Status, told: &SessionInfo) -> Verdict {
-        let Some(session) = self.model.session(told.id) else {
+    fn knows_the_session(
+        &mut self,
+        id: ServerId,
+        status: &Status,
+        reported: &SessionInfo,
+    ) -> Verdict {
+        let Some(session) = self.model.session(reported.id) else {
             return Ok(());
         };
         let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
-        let renewed = self.liveness.is_renewed(told.id, id, self.zab.role_since(id));
+        let renewed = self.liveness.is_renewed(reported.id, id, self.zab.role_since(id));
         // A leader removes a closing session from its list. A leader that a later one has replaced
         // does not know the timeouts that the later one grants.
-        let watched = leads && told.expires.is_some();
-        let timed = match self.sessions.get(&told.id).filter(|_| watched) {
+        let watched = leads && reported.expires.is_some();
+        let timed = match self.sessions.get(&reported.id).filter(|_| watched) {
             Some(_) if !self.zab.is_newest(status.current_epoch) => true,
-            Some(view) => view.timeouts.may_be(renewed, told.timeout_ms),
-            None => told.timeout_ms == session.timeout_ms,
+            Some(view) => view.timeouts.may_be(renewed, reported.timeout_ms),
+            None => reported.timeout_ms == session.timeout_ms,
         };
         let server = session.server_at(status.applied);
-        let found = told.server == server || (leads && status.outstanding > 0);
+        let found = reported.server == server || (leads && status.outstanding > 0);
         self.checks.check(Id::O1, timed && found, || {
-            let timeouts = self.sessions.get(&told.id).map(|view| &view.timeouts);
+            let timeouts = self.sessions.get(&reported.id).map(|view| &view.timeouts);
             let known = timeouts.map_or_else(
                 || format!("{} ms", session.timeout_ms),
                 |timeouts| timeouts.described(renewed),
@@ -131,9 +136,9 @@ impl Oracles {
                 "server {id} tells an operator of session {}: {} ms, and its client is at server \
                  {}; after \
                  {}, which it has applied, right is: {known}, at server {}",
-                told.id,
-                told.timeout_ms,
-                maybe(told.server),
+                reported.id,
+                reported.timeout_ms,
+                maybe(reported.server),
                 status.applied,
                 maybe(server)
             )]
@@ -142,17 +147,17 @@ impl Oracles {
 
     /// A local session's timeout: one that was asked for or granted, once its client has read the
     /// connect response.
-    fn knows_the_local_session(&mut self, id: ServerId, told: &SessionInfo) -> Verdict {
+    fn knows_the_local_session(&mut self, id: ServerId, reported: &SessionInfo) -> Verdict {
         // Once the upgrade is committed, the session may go on elsewhere with another timeout
         // before its server has applied the upgrade (seed 0xe00000afd, fork WriteFound#1/68417174,
         // at bb32438).
-        let local = self.model.session(told.id).is_none();
-        let view = self.sessions.get(&told.id).filter(|view| local && view.granted_ms > 0);
+        let local = self.model.session(reported.id).is_none();
+        let view = self.sessions.get(&reported.id).filter(|view| local && view.granted_ms > 0);
         let Some(view) = view else {
             return Ok(());
         };
-        self.checks.check(Id::O1, view.timeouts.may_be(true, told.timeout_ms), || {
-            let (session, ms) = (told.id, told.timeout_ms);
+        self.checks.check(Id::O1, view.timeouts.may_be(true, reported.timeout_ms), || {
+            let (session, ms) = (reported.id, reported.timeout_ms);
             let known = view.timeouts.described(true);
             vec![format!("server {id} says of its own session {session}: {ms} ms; right: {known}")]
         })

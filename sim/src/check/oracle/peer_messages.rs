@@ -145,7 +145,7 @@ impl Zab {
     }
 
     /// Checks the commands of a step to its links, in order.
-    pub(super) fn says(
+    pub(super) fn on_sent(
         &mut self,
         checks: &mut Checks,
         by: ServerId,

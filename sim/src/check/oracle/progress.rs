@@ -294,13 +294,13 @@ impl Progress {
         let Some(leadership) = self.leaderships.get(&id).filter(|_| !sync_limit.is_zero()) else {
             return Ok(());
         };
-        let patience = sync_limit * 2 + SLACK;
+        let limit = sync_limit * 2 + SLACK;
         for (link, debt) in &leadership.learners {
             let (Some(since), Some(_)) = (debt.owes, debt.synced) else {
                 continue;
             };
             let waits = now.since(since.max(awake));
-            checks.check(Id::L8, waits <= patience, || {
+            checks.check(Id::L8, waits <= limit, || {
                 vec![format!(
                     "server {id} leads on with {link}, which has acknowledged nothing since \
                      {since}, and was sent \
@@ -325,8 +325,8 @@ impl Progress {
         if begun || begin_limit.is_zero() {
             return Ok(());
         }
-        let patience = begin_limit * 2 + SLACK;
-        checks.check(Id::L8, now.since(since) <= patience, || {
+        let limit = begin_limit * 2 + SLACK;
+        checks.check(Id::L8, now.since(since) <= limit, || {
             vec![format!(
                 "server {id} leads since {since} and has not begun to serve; its limit is \
                  {begin_limit:?}"

@@ -34,13 +34,13 @@ impl Zab {
         }
         let server = &self.servers[&id];
         let since = server.role_since.max(awake);
-        let patience = silence_limit * 2 + SLACK;
-        if !server.serves || silence_limit.is_zero() || now.since(since) <= patience {
+        let limit = silence_limit * 2 + SLACK;
+        if !server.serves || silence_limit.is_zero() || now.since(since) <= limit {
             return Ok(());
         }
         let hears = |peer: ServerId| {
             let mut links = server.links.values();
-            peer == id || links.any(|link| link.peer == peer && now.since(link.spoken) <= patience)
+            peer == id || links.any(|link| link.peer == peer && now.since(link.spoken) <= limit)
         };
         let enough = match server.follows {
             Some(leader) => hears(leader),

@@ -351,7 +351,7 @@ impl Oracles {
             let lost = since.and_then(|since| model.next_firing(*table, path, since));
             let everybody = Audience { rules: model.rules(), ids: &[] };
             let lost = lost
-                .filter(|f| everybody.may_hear(&f.acl) && Some(f.zxid) <= watches.relative_zxid);
+                .filter(|f| everybody.may_receive(&f.acl) && Some(f.zxid) <= watches.relative_zxid);
             checks.check(Id::W2, lost.is_none(), || {
                 answer.evidence(&format!(
                     "{lost:?} was never sent, and the reply registers its watch as if it had been"

@@ -53,7 +53,7 @@ pub(super) struct Audience<'a> {
 }
 
 impl Audience<'_> {
-    pub(super) fn may_hear(&self, acl: &[Acl]) -> bool {
+    pub(super) fn may_receive(&self, acl: &[Acl]) -> bool {
         self.rules.may(self.ids, acl, Perms::READ)
     }
 }
@@ -192,7 +192,7 @@ impl ConnWatches {
             let persists = self.tables.of(Slot::Persistent).contains_key(&due.path)
                 || self.tables.is_below_recursive(&due.path);
             let id = if persists && !self.is_due_once(place, due) { Id::W5 } else { Id::W3 };
-            checks.check(id, !settled.may_hear(&due.acl), || {
+            checks.check(id, !settled.may_receive(&due.acl), || {
                 vec![format!(
                     "{who} has read a reply at {zxid}, and not {:?} of {} at {} before it",
                     due.event, due.path, place.0
@@ -217,15 +217,15 @@ impl ConnWatches {
         };
         // A multi may cause the same event twice, for nodes with different ACLs.
         let mut owed = self.due.iter().filter(|(place, due)| owes(place, due));
-        let may = owed.clone().find(|(_, due)| answered.may_hear(&due.acl));
+        let may = owed.clone().find(|(_, due)| answered.may_receive(&due.acl));
         let Some((&place, due)) = may.or_else(|| owed.next()) else {
             return self.has_no_cause(checks, model, event, zxid, who);
         };
-        checks.check(Id::T7, answered.may_hear(&due.acl), || {
+        checks.check(Id::T7, answered.may_receive(&due.acl), || {
             let ids = answered.ids;
             vec![format!("{who} has read {}, and may not read that: {ids:?}", describe(event))]
         })?;
-        let skipped = self.due.range(..place).find(|(_, due)| settled.may_hear(&due.acl));
+        let skipped = self.due.range(..place).find(|(_, due)| settled.may_receive(&due.acl));
         checks.check(Id::W3, skipped.is_none(), || {
             let (first, due) = skipped.expect("does not hold");
             let owed = format!("{:?} of {} at {}", due.event, due.path, first.0);

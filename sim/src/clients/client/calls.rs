@@ -175,7 +175,7 @@ impl Client {
         let request = self.ops.request(op, &shared.options.workload, &shared.keys);
         let choices = self.ops.recorded();
         shared.decisions.begin();
-        shared.tell(|| request.to_string());
+        shared.describe(|| request.to_string());
         let incarnation = self.incarnation;
         for (op, request) in self.ops.take_before().into_iter().chain([(op, request)]) {
             if incarnation == self.incarnation && self.session.is_some() {

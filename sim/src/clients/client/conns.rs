@@ -5,7 +5,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use zabkeeper_core::wire::{XID_EVENT, XID_SET_WATCHES};
 
-use super::patience::Patience;
+use super::deadlines::Deadlines;
 use super::*;
 use crate::faults::buggify::FIRES_ONE_IN;
 use crate::network::stream::Delivery;
@@ -17,7 +17,7 @@ pub(super) struct Tap {
     /// The beginning of the handshake response, until its timeout can be read.
     head: Option<BytesMut>,
     /// Present once the handshake is answered.
-    pub(super) patience: Option<Patience>,
+    pub(super) deadlines: Option<Deadlines>,
     pub(super) greeted: bool,
     /// Whether watches of earlier connections were set again. If the client missed the event of a
     /// watch because it may not read the node, it then holds two watches of one path, and the next
@@ -54,7 +54,7 @@ impl Client {
                 link,
                 read: BytesMut::new(),
                 head: (self.pings_percent != PING_PERCENT).then(BytesMut::new),
-                patience: None,
+                deadlines: None,
                 greeted: false,
                 resumed: false,
             },
@@ -77,13 +77,13 @@ impl Client {
             Delivery::Nothing | Delivery::Later(_) => {}
             Delivery::Bytes(bytes) => {
                 tap.read.extend_from_slice(&bytes);
-                if let Some(patience) = &mut tap.patience {
-                    patience.received = shared.now;
+                if let Some(deadlines) = &mut tap.deadlines {
+                    deadlines.received = shared.now;
                 }
                 let (mut due, mut cut) = (0, false);
                 while !cut && let Some(frame) = whole_frame(&mut tap.read) {
                     shared.counters.counts.frames += 1;
-                    let welcomed = tap.patience.is_some();
+                    let welcomed = tap.deadlines.is_some();
                     // A response to the handshake or to setWatches, or an event with more bytes
                     // behind it.
                     let is = |xid: i32| frame.starts_with(&xid.to_be_bytes());
@@ -93,8 +93,8 @@ impl Client {
                     cut = hops && self.rng.chance(1, FIRES_ONE_IN);
                     due += u64::from(welcomed && self.memory.read(&frame));
                     let percent = self.pings_percent;
-                    tap.patience
-                        .get_or_insert_with(|| Patience::begin(&frame, percent, shared.now));
+                    tap.deadlines
+                        .get_or_insert_with(|| Deadlines::begin(&frame, percent, shared.now));
                     shared.observe(Observation::ToClient { conn, frame });
                 }
                 shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
@@ -152,8 +152,8 @@ impl Client {
         let whole = if written.is_empty() { Ok(()) } else { Err("half a frame".to_owned()) };
         shared.check(Check::SIMULATOR, whole);
         shared.counters.counts.bytes += bytes.len() as u64;
-        if let Some(patience) = self.conns.get_mut(&conn).and_then(|tap| tap.patience.as_mut()) {
-            patience.sent = shared.now;
+        if let Some(deadlines) = self.conns.get_mut(&conn).and_then(|tap| tap.deadlines.as_mut()) {
+            deadlines.sent = shared.now;
         }
         shared.note(Kind::Send, (self.id.0.into(), conn.0), &bytes, || {
             format!("client {} -> {conn} {}B", self.id.0, bytes.len())

@@ -7,7 +7,7 @@ use storage_fs::{Options, ReaderLane};
 use zabkeeper_core::io::Outbox;
 use zabkeeper_core::store::{DiskCommand, DiskEvent, DurableState, Entry, Recovered};
 use zabkeeper_core::{
-    Config, Epoch, History, Input, Instant, LinkId, Now, Seed, Server, WriteId, Zxid,
+    Config, Epoch, EpochIndex, Input, Instant, LinkId, Now, Seed, Server, WriteId, Zxid,
 };
 
 use crate::check::guard;
@@ -162,7 +162,7 @@ fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Resu
     for (number, after) in from.into_iter().filter(|after| *after < history.end()).enumerate() {
         let found = read(reader, LinkId(number as u64), after);
         let entries = found.map_err(|why| format!("after {after}, to {}: {why}", history.end()))?;
-        let mut read = History::after(after);
+        let mut read = EpochIndex::after(after);
         for entry in &entries {
             if !read.may_follow(entry.zxid) {
                 return Err(format!("{} is read behind {}", entry.zxid, read.end()));

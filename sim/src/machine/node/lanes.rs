@@ -32,7 +32,7 @@ pub(super) struct Lanes {
     /// When the log worker last finished a batch.
     last_batch: Instant,
     /// Is a check planned whether the log is idle?
-    looks_for_quiet: bool,
+    idle_check_planned: bool,
     /// How long the log is idle before its end is recorded, ns.
     quiet: u64,
     /// Is the end of the log recorded, with no batch after it?
@@ -75,7 +75,7 @@ impl Lanes {
             stopped: false,
             busy_until: Instant(0),
             last_batch: Instant(0),
-            looks_for_quiet: false,
+            idle_check_planned: false,
             quiet,
             // Opening the store records the end of the log.
             recorded: Recorded::Yes,
@@ -210,23 +210,23 @@ impl Lanes {
             (Lane::Log, Recorded::UnderWay) if !self.stopped => self.recorded = Recorded::Yes,
             (Lane::Log, Recorded::No) => {
                 self.last_batch = shared.now;
-                self.plan_quiet(shared);
+                self.plan_idle_check(shared);
             }
             (Lane::Log | Lane::Snapshot | Lane::Reader, _) => {}
         }
         event
     }
 
-    fn plan_quiet(&mut self, shared: &mut Shared) {
-        if !std::mem::replace(&mut self.looks_for_quiet, true) {
+    fn plan_idle_check(&mut self, shared: &mut Shared) {
+        if !std::mem::replace(&mut self.idle_check_planned, true) {
             let at = Instant(self.last_batch.0 + self.quiet).max(shared.now);
             shared.at(at, Event::Quiet { server: self.server, incarnation: self.incarnation });
         }
     }
 
     /// Lets the log worker record the end of the log if the log has been idle for long enough.
-    pub(super) fn quiet(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
-        self.looks_for_quiet = false;
+    pub(super) fn check_idle(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
+        self.idle_check_planned = false;
         let index = Lane::Log as usize;
         let idle = self.outcome[index].is_none() && self.waiting[index].is_empty();
         if !idle || self.stopped || self.recorded != Recorded::No {
@@ -234,7 +234,7 @@ impl Lanes {
             return;
         }
         if shared.now.0 < self.last_batch.0 + self.quiet {
-            return self.plan_quiet(shared);
+            return self.plan_idle_check(shared);
         }
         let (outcome, end) = self.record_end(shared.now, disk, shared);
         self.outcome[index] = Some(outcome);

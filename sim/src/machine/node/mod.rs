@@ -42,7 +42,7 @@ pub use disk::is_snapshot;
 use end::power;
 use gate::Gate;
 use lanes::Lanes;
-use process::{Heard, Process};
+use process::{Process, ReceivedNotification};
 
 /// Time for reading the disk's content into memory and starting up, ns.
 const STARTUP: u64 = 500_000;
@@ -324,7 +324,7 @@ impl Node {
         let recovered = std::mem::take(&mut opened.recovered);
         let notes = std::mem::take(&mut opened.notes);
         let last = disk_audit::last_of(&recovered);
-        for seen in notes.iter().filter_map(sometimes::mended) {
+        for seen in notes.iter().filter_map(sometimes::note_of_repair) {
             shared.counters.saw(seen);
         }
         let state = recovered.state.clone();
@@ -427,11 +427,11 @@ impl Node {
     }
 
     /// Lets the process check whether its log is idle.
-    pub fn log_is_quiet(&mut self, incarnation: u64, shared: &mut Shared) {
+    pub fn log_is_idle(&mut self, incarnation: u64, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase
             && incarnation == self.incarnation
         {
-            process.log_is_quiet(&self.disk, shared);
+            process.log_is_idle(&self.disk, shared);
         }
     }
 
@@ -494,7 +494,7 @@ impl Node {
     }
 
     /// A notification arrives.
-    pub fn notified(&mut self, notified: Heard, shared: &mut Shared) {
+    pub fn notified(&mut self, notified: ReceivedNotification, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase {
             process.notified(notified, shared);
         }

@@ -9,12 +9,12 @@ mod inbox;
 mod left;
 mod lengths;
 mod marks;
+mod observe;
 mod operator;
 mod orders;
 mod reports;
 mod servers;
 mod sockets;
-mod tell;
 mod traffic;
 
 use std::cell::RefCell;
@@ -54,13 +54,13 @@ use crate::world::shared::{Event, Shared};
 use behind::Behind;
 use inbox::Delivered;
 use lengths::Lengths;
+use observe::{ObservedStatus, observed_status, summary};
 pub(super) use operator::{Operators, four_letter};
 use orders::Orders;
 use reports::Reported;
 pub(super) use reports::members;
-pub(super) use servers::Heard;
+pub(super) use servers::ReceivedNotification;
 use sockets::Socket;
-use tell::{Told, summary, told};
 
 /// Nodes above which digests are computed less often, because each takes longer: half as often for
 /// twice as many.
@@ -113,7 +113,7 @@ pub(super) struct Process {
     unapplied: VecDeque<Zxid>,
     applied: Zxid,
     /// The status that was last reported to the oracles.
-    told: Told,
+    observed: ObservedStatus,
     /// The local sessions that were last reported to the oracles.
     locals: Vec<SessionId>,
     /// Since when it does not read from clients.
@@ -146,7 +146,7 @@ pub(super) struct Process {
     /// When there was last no room for a snapshot.
     lacked_room: Option<Instant>,
     /// When the longest wait was last reported.
-    waits_told: Instant,
+    waits_observed: Instant,
 }
 
 impl std::fmt::Debug for Process {
@@ -194,7 +194,7 @@ impl Process {
             orders: Orders::default(),
             unapplied: replayed.into(),
             applied: status.applied,
-            told: told(&status),
+            observed: observed_status(&status),
             locals: Vec::new(),
             deaf_since: None,
             wake_at: None,
@@ -212,7 +212,7 @@ impl Process {
             ending: false,
             halted: false,
             lacked_room: None,
-            waits_told: Instant(0),
+            waits_observed: Instant(0),
         }
     }
 
@@ -368,9 +368,9 @@ impl Process {
     }
 
     /// Checks whether the log is idle.
-    pub(super) fn log_is_quiet(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
+    pub(super) fn log_is_idle(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) {
         if !self.ending {
-            self.lanes.quiet(disk, shared);
+            self.lanes.check_idle(disk, shared);
         }
     }
 
@@ -445,7 +445,7 @@ impl Process {
         shared.schedule_arrivals();
         self.inject_disk_faults(disk, shared);
         self.dispatch(now, disk, shared);
-        self.tell_who_waits(clock, shared);
+        self.observe_longest_wait(clock, shared);
         let steps = shared.counters.counts.steps - steps_before;
         self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
         self.plan(clock, shared);
@@ -561,7 +561,7 @@ impl Process {
         if let Input::Client(_, ClientEvent::Request(_)) = &input {
             self.note_lag(shared);
         }
-        self.behind.hears(&input);
+        self.behind.on_input(&input);
         if let Input::Client(conn, event) = &input {
             self.operators.traffic.stepped(*conn, event, now.mono);
         }
@@ -570,7 +570,7 @@ impl Process {
             Input::Client(conn, ClientEvent::Closed) => drop(self.known.remove(conn)),
             Input::Peer(link, PeerEvent::Up { .. }) => drop(self.known_links.insert(*link)),
             Input::Peer(link, PeerEvent::Down) => drop(self.known_links.remove(link)),
-            Input::Client(_, ClientEvent::Request(_) | ClientEvent::Heard)
+            Input::Client(_, ClientEvent::Request(_) | ClientEvent::OutputDrained)
             | Input::Timeout
             | Input::Election(..)
             | Input::Peer(..)
@@ -597,7 +597,7 @@ impl Process {
             self.ending = true;
             return shared.panicked(&format!("s{}, apply", self.id), &halted.to_string());
         }
-        let role = self.told.0;
+        let role = self.observed.0;
         if self.out.marks.contains(Mark::StateDiffers) {
             let at = format!("s{} leads, and a learner differs at {}", self.id, status.applied);
             shared.check(Check::ALIKE, Err(at));
@@ -605,14 +605,14 @@ impl Process {
         if self.out.marks.contains(Mark::PurgeHeld) {
             shared.check(Check::FILES, self.behind.is_somebody(self.id));
         }
-        self.behind.says(&self.out.peers[before.peers..]);
-        self.tell(before, &status, shared);
+        self.behind.on_commands(&self.out.peers[before.peers..]);
+        self.observe_step(before, &status, shared);
         self.meet(before, [role, Role::of(&status)], shared);
         self.orders.are_given(&self.out.disk[before.disk..]);
         self.note_appends(before.disk, shared);
         self.apply(&status, shared);
         if self.begins_local {
-            self.tell_locals(shared);
+            self.observe_local_sessions(shared);
         }
         if failed {
             self.halted = status.halted.is_some();
@@ -630,7 +630,7 @@ impl Process {
     fn dispatch(&mut self, now: Now, disk: &RefCell<Disk>, shared: &mut Shared) {
         let mut out = std::mem::take(&mut self.out);
         if !out.is_empty() {
-            let text = || plain::said_by(Some(self.id), &out.to_string(), &shared.net);
+            let text = || plain::from_server(Some(self.id), &out.to_string(), &shared.net);
             shared.trace.outputs(shared.now, self.id, text);
         }
         let rule = self.cut.take().map(|cut| self.end_at_mark(cut, shared));

@@ -10,7 +10,7 @@ use zabkeeper_core::{Instant, ServerId, Zxid};
 use super::{Injection, Place, State, position};
 use crate::check::observe::Observation;
 use crate::faults::heal;
-use crate::record::output::tell;
+use crate::record::output::print;
 use crate::record::role::Role;
 use crate::record::trace::{Kind, View};
 
@@ -180,9 +180,9 @@ impl Lines {
         let who = whose.map(|server| format!("s{server} ")).unwrap_or_default();
         let _infallible = write!(line, "| {who}{words}");
         if !std::mem::replace(&mut self.headed, true) {
-            tell(&format!("{LEGEND}\n{}\n", self.head()));
+            print(&format!("{LEGEND}\n{}\n", self.head()));
         }
-        tell(&format!("{}\n", line.trim_end()));
+        print(&format!("{}\n", line.trim_end()));
     }
 
     fn head(&self) -> String {

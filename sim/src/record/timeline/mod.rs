@@ -417,11 +417,15 @@ impl Timeline {
                 PeerEvent::Up { peer, dialled } => {
                     self.links.insert((*link, server), *peer);
                     let how = if *dialled { "has a link to" } else { "has a link from" };
-                    self.tell(place, server, format!("s{server} {how} s{peer}"));
+                    self.push_conn(place, server, format!("s{server} {how} s{peer}"));
                 }
                 PeerEvent::Down => {
                     if let Some(peer) = self.links.remove(&(*link, server)) {
-                        self.tell(place, server, format!("s{server} lost a link with s{peer}"));
+                        self.push_conn(
+                            place,
+                            server,
+                            format!("s{server} lost a link with s{peer}"),
+                        );
                     }
                 }
                 PeerEvent::Message(_) => {
@@ -435,7 +439,7 @@ impl Timeline {
         }
     }
 
-    fn tell(&mut self, place: Place, server: ServerId, text: String) {
+    fn push_conn(&mut self, place: Place, server: ServerId, text: String) {
         let Place { at, event } = place;
         self.entries.push(Entry { at, event, kind: Kind::Conn, who: Lane::Server(server), text });
     }
@@ -472,7 +476,7 @@ impl Timeline {
                 DiskCommand::SaveState { .. }
                 | DiskCommand::Truncate { .. }
                 | DiskCommand::Rebase { .. } => {
-                    self.tell(place, server, format!("s{server} gives its disk: {command}"));
+                    self.push_conn(place, server, format!("s{server} gives its disk: {command}"));
                 }
                 DiskCommand::Append { .. }
                 | DiskCommand::SnapshotChunk { .. }

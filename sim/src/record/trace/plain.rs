@@ -31,11 +31,11 @@ pub(crate) fn positions_in(text: &str) -> String {
 /// An event with zxids as epoch and counter, and with the other end of each connection. The first
 /// word names the event's subject.
 pub(crate) fn event(text: &str, net: &Network) -> String {
-    said_by(text.split(' ').next().and_then(as_server), text, net)
+    from_server(text.split(' ').next().and_then(as_server), text, net)
 }
 
 /// The same for a text about this server; `None`: about a client.
-pub(crate) fn said_by(teller: Option<ServerId>, text: &str, net: &Network) -> String {
+pub(crate) fn from_server(teller: Option<ServerId>, text: &str, net: &Network) -> String {
     let plain = |word: &str| {
         let ends = as_conn(word).and_then(|conn| net.parties(conn));
         match (as_position(word), ends) {

@@ -94,10 +94,10 @@ impl Schedule {
             ));
         }
         let (init, sync) = options.server.phase_ticks;
-        let (patience, least) = (options.server.tick() * init.min(sync), options.least_patience());
-        if patience < least {
+        let (limit, least) = (options.server.tick() * init.min(sync), options.shortest_timeout());
+        if limit < least {
             return Err(format!(
-                "servers give each other up after {patience:?} (tick_ms times the smaller of \
+                "servers give each other up after {limit:?} (tick_ms times the smaller of \
                  init_ticks and \
                  sync_ticks), and messages and syncs take some {least:?} until a leader serves: \
                  raise those, or \

@@ -23,7 +23,7 @@ use crate::check::guard;
 use crate::engine::decisions::{Act, Step};
 use crate::engine::seed::{Rng, Seeds};
 use crate::faults::targets::Rule;
-use crate::record::output::say;
+use crate::record::output::print_error;
 use crate::record::trace::TraceSink;
 use crate::replay::schedule::Schedule;
 use crate::run::job::{self, Job, Report, wall_clock};
@@ -204,7 +204,7 @@ impl Search {
         if self.begun.elapsed() >= self.reported + REPORT_EVERY {
             self.reported = self.begun.elapsed();
             let ((faults, calls), seconds) = (self.best.counts(), self.reported.as_secs());
-            say(&format!(
+            print_error(&format!(
                 "shrinking: {faults} faults and {calls} calls after {} runs, {seconds} s\n",
                 self.tried
             ));

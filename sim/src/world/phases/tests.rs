@@ -146,7 +146,7 @@ fn out_of_turn_message_is_refused() {
 fn needless_elections_fail_the_run() {
     let mut world = calm_world_of(3);
     assert!(world.run_until(Instant(5_000_000_000)) && world.liveness_phase());
-    world.shared.counters.counts.reigns += 10;
+    world.shared.counters.counts.leaderships += 10;
     assert!(!world.settle());
     assert_eq!(broken(&world), "L6");
 }

@@ -86,7 +86,7 @@ fn t7_event_reaches_a_client_without_read_permission() {
         h.reads(a, watch_exists("/a"));
         let zxid = h.writes(b, create_for("/a", &only("u:p")));
         if violating {
-            h.tells(a, NodeCreated, "/a", zxid);
+            h.notifies(a, NodeCreated, "/a", zxid);
         }
         h.reads(a, get("/"));
     });
@@ -100,7 +100,7 @@ fn t7_event_of_a_multi_reaches_a_client_that_may_read_neither_node() {
         let second = if violating { create_for("/a", &only("u:q")) } else { create("/a") };
         let parts = vec![create_for("/a", &only("u:p")), delete("/a"), second];
         let zxid = h.writes(b, Request::Multi(parts));
-        h.tells(a, NodeCreated, "/a", zxid);
+        h.notifies(a, NodeCreated, "/a", zxid);
     });
 }
 
@@ -116,7 +116,7 @@ fn w3_event_is_withheld_from_a_client_with_read_permission() {
         h.believes(b);
         let zxid = h.writes(b, set("/a", "v1"));
         if !violating {
-            h.tells(a, NodeDataChanged, "/a", zxid);
+            h.notifies(a, NodeDataChanged, "/a", zxid);
         }
         h.reads(a, get("/"));
     });
@@ -133,7 +133,7 @@ fn event_may_come_before_or_after_the_auth_reply() {
         let zxid = h.writes(b, create_for("/a", &only("u:p")));
         h.believes(a);
         if shown {
-            h.tells(a, NodeCreated, "/a", zxid);
+            h.notifies(a, NodeCreated, "/a", zxid);
         }
         h.reads(a, get("/"));
         h.passes();

@@ -48,7 +48,7 @@ fn pongs(h: &mut History, id: ServerId, touched: &[SessionId]) {
         digests: Vec::new(),
     });
     h.puts(id, &[], &[PeerCommand::Send(link(id, S1), pong.clone())]);
-    h.hears(S1, id, pong);
+    h.receives(S1, id, pong);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn w2_watch_is_lost_between_two_servers() {
         let data = vec!["/".to_owned()];
         h.asks(a, Request::SetWatches(SetWatches { relative_zxid, data, ..SetWatches::default() }));
         if !violating {
-            h.retells(a, NodeDataChanged, "/");
+            h.notifies_without_zxid(a, NodeDataChanged, "/");
         }
         h.answers(a);
     });
@@ -178,7 +178,7 @@ fn w3_follower_shows_a_change_before_its_event() {
         let zxid = h.writes(b, set("/", "v1"));
         h.follows(S2);
         if !violating {
-            h.tells(a, NodeDataChanged, "/", zxid);
+            h.notifies(a, NodeDataChanged, "/", zxid);
         }
         h.reads(a, get("/"));
     });
@@ -191,12 +191,12 @@ fn w1_watch_fires_again_after_a_leader_change() {
         h.reads(a, watch_data("/"));
         let zxid = h.writes(b, set("/", "v1"));
         h.follows(S2);
-        h.tells(a, NodeDataChanged, "/", zxid);
+        h.notifies(a, NodeDataChanged, "/", zxid);
         h.dies(S1);
         h.begins_leading(S2, &[S3]);
         let zxid = h.writes(b, set("/", "v2"));
         if violating {
-            h.tells(a, NodeDataChanged, "/", zxid);
+            h.notifies(a, NodeDataChanged, "/", zxid);
         }
     });
 }
@@ -217,7 +217,7 @@ fn s3_follower_that_reads_no_clients_does_not_report_them() {
     check_pair_of(3, "S3", |h, violating| {
         let a = h.client_of(S2, 0);
         let touched = [h.session(a)];
-        h.hears(
+        h.receives(
             S2,
             S1,
             PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
@@ -301,12 +301,12 @@ fn s7_session_without_a_client_never_expires() {
     check_pair_of(3, "S7", |h, violating| {
         let session = leaves(h);
         h.waits(20_000);
-        h.hears(
+        h.receives(
             S2,
             S1,
             PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
         );
-        h.hears(
+        h.receives(
             S3,
             S1,
             PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),

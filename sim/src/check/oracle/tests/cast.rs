@@ -170,19 +170,19 @@ impl History {
         let write = self.last_write(id);
         let member = self.member(id);
         member.durable = member.end();
-        self.hears_of(id, write);
+        self.disk_done(id, write);
         self.shows(id);
     }
 
     /// The disk confirms this write and all earlier ones.
-    pub(super) fn hears_of(&mut self, id: ServerId, write: WriteId) {
+    pub(super) fn disk_done(&mut self, id: ServerId, write: WriteId) {
         self.takes(id, &Input::Disk(DiskEvent::Done(write)));
     }
 
     /// Sends a message to `to`, which handles it.
     pub(super) fn sends(&mut self, by: ServerId, to: ServerId, message: PeerMessage) {
         self.whispers(by, to, message.clone());
-        self.hears(to, by, message);
+        self.receives(to, by, message);
     }
 
     /// Sends a message that `to` does not handle yet.
@@ -191,13 +191,13 @@ impl History {
         self.puts(by, &[], &[PeerCommand::Send(link, message)]);
     }
 
-    pub(super) fn hears(&mut self, id: ServerId, from: ServerId, message: PeerMessage) {
+    pub(super) fn receives(&mut self, id: ServerId, from: ServerId, message: PeerMessage) {
         let link = self.link_of(id, from);
-        self.hears_on(id, link, message);
+        self.receives_on(id, link, message);
     }
 
     /// The server handles a message that arrives on this link.
-    pub(super) fn hears_on(&mut self, id: ServerId, link: LinkId, message: PeerMessage) {
+    pub(super) fn receives_on(&mut self, id: ServerId, link: LinkId, message: PeerMessage) {
         self.takes(id, &Input::Peer(link, PeerEvent::Message(message)));
     }
 

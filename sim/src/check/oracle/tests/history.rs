@@ -291,7 +291,7 @@ impl History {
         let leader = self.leader;
         for id in self.followers() {
             self.confirms(id);
-            self.hears(leader, id, PeerMessage::Learner(FromLearner::Ack { zxid }));
+            self.receives(leader, id, PeerMessage::Learner(FromLearner::Ack { zxid }));
         }
         self.confirms(leader);
         self.member(leader).committed = zxid;

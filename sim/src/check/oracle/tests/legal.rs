@@ -74,7 +74,7 @@ fn event_on_a_broken_connection_may_never_be_read() {
     let a = h.reconnects(a);
     let data = vec!["/".to_owned()];
     h.asks(a, Request::SetWatches(SetWatches { relative_zxid, data, ..SetWatches::default() }));
-    h.retells(a, NodeDataChanged, "/");
+    h.notifies_without_zxid(a, NodeDataChanged, "/");
     // The connection breaks between the event and the setWatches reply: the watch is used up.
     let a = h.reconnects(a);
     h.reads(a, get("/"));
@@ -180,7 +180,7 @@ fn auth_may_be_refused_before_earlier_replies() {
     }
     .encode(&mut out);
     h.sees(Observation::ToServer { conn: a, frame: out.freeze().slice(4..) });
-    h.says(a, &Reply { xid: XID_AUTH, zxid: 0, result: Err(ErrorCode::AuthFailed) });
+    h.replies(a, &Reply { xid: XID_AUTH, zxid: 0, result: Err(ErrorCode::AuthFailed) });
     h.closes(a);
     h.passes();
 }

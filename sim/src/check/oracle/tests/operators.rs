@@ -17,9 +17,9 @@ const B: ConnId = ConnId(2);
 
 /// The right answer of the server to an operator: two of its connections watch three paths.
 pub(super) fn report(h: &mut History) -> SelfReport {
-    let told = h.member(SERVER).status();
+    let reported = h.member(SERVER).status();
     let followers = h.members.len() - 1;
-    let counts = h.model.counts_at(told.applied);
+    let counts = h.model.counts_at(reported.applied);
     let status = Status {
         sessions: counts.sessions,
         nodes: counts.nodes + 1,
@@ -28,7 +28,7 @@ pub(super) fn report(h: &mut History) -> SelfReport {
         watches: 5,
         synced_followers: followers,
         learners: followers,
-        ..told
+        ..reported
     };
     let server = Some(SERVER);
     let info = |id| SessionInfo { id, timeout_ms: 4_000, expires: Some(Instant(1)), server };
@@ -57,58 +57,62 @@ fn asks(h: &mut History, violating: bool, change: impl FnOnce(&mut SelfReport)) 
     let a = h.client(0);
     h.writes(a, create("/p"));
     h.writes(a, create_with("/e", "v0", 1));
-    let mut told = report(h);
+    let mut reported = report(h);
     if violating {
-        change(&mut told);
+        change(&mut reported);
     }
-    reports(h, &told);
+    reports(h, &reported);
 }
 
 #[test]
 fn o1_node_is_not_counted() {
-    check_pair("O1", |h, violating| asks(h, violating, |told| told.status.nodes -= 1));
+    check_pair("O1", |h, violating| asks(h, violating, |reported| reported.status.nodes -= 1));
 }
 
 #[test]
 fn o1_too_many_bytes_are_counted() {
-    check_pair("O1", |h, violating| asks(h, violating, |told| told.status.data_bytes += 2));
+    check_pair("O1", |h, violating| asks(h, violating, |reported| reported.status.data_bytes += 2));
 }
 
 #[test]
 fn o1_session_is_left_out() {
-    check_pair("O1", |h, violating| asks(h, violating, |told| told.sessions.truncate(0)));
+    check_pair("O1", |h, violating| asks(h, violating, |reported| reported.sessions.truncate(0)));
 }
 
 #[test]
 fn o1_ephemeral_node_has_another_owner() {
-    check_pair("O1", |h, violating| asks(h, violating, |told| told.ephemerals[0].0 = SessionId(7)));
+    check_pair("O1", |h, violating| {
+        asks(h, violating, |reported| reported.ephemerals[0].0 = SessionId(7))
+    });
 }
 
 #[test]
 fn o1_watch_is_listed_by_connection_only() {
-    check_pair("O1", |h, violating| asks(h, violating, |told| drop(told.by_path.pop())));
+    check_pair("O1", |h, violating| asks(h, violating, |reported| drop(reported.by_path.pop())));
 }
 
 #[test]
 fn o1_watch_of_a_closed_connection_is_listed() {
     check_pair("O1", |h, violating| {
-        asks(h, violating, |told| {
-            told.by_conn[3].0 = ConnId(9);
-            told.by_path[3].0 = ConnId(9);
-            told.watched.connections = 3;
+        asks(h, violating, |reported| {
+            reported.by_conn[3].0 = ConnId(9);
+            reported.by_path[3].0 = ConnId(9);
+            reported.watched.connections = 3;
         });
     });
 }
 
 #[test]
 fn o1_watch_summary_counts_a_path_twice() {
-    check_pair("O1", |h, violating| asks(h, violating, |told| told.watched.paths = 4));
+    check_pair("O1", |h, violating| asks(h, violating, |reported| reported.watched.paths = 4));
 }
 
 /// SESS-16
 #[test]
 fn o1_session_is_shown_with_a_wrong_timeout() {
-    check_pair("O1", |h, violating| asks(h, violating, |told| told.sessions[0].timeout_ms += 1));
+    check_pair("O1", |h, violating| {
+        asks(h, violating, |reported| reported.sessions[0].timeout_ms += 1)
+    });
 }
 
 /// SESS-16. A new leader knows only the timeout that a session was created with, until the server
@@ -136,46 +140,50 @@ fn o1_new_leader_shows_the_first_timeout_after_a_report() {
                 digests: Vec::new(),
             }),
         );
-        let mut told = report(h);
-        told.sessions[0].server = Some(S3);
-        reports(h, &told);
+        let mut reported = report(h);
+        reported.sessions[0].server = Some(S3);
+        reports(h, &reported);
     });
 }
 
 #[test]
 fn o1_session_is_shown_at_another_server() {
     check_pair("O1", |h, violating| {
-        asks(h, violating, |told| told.sessions[0].server = Some(ServerId(9)));
+        asks(h, violating, |reported| reported.sessions[0].server = Some(ServerId(9)));
     });
 }
 
 #[test]
 fn o1_leader_shows_a_session_at_no_server() {
     check_pair_of(3, "O1", |h, violating| {
-        asks(h, violating, |told| told.sessions[0].server = None)
+        asks(h, violating, |reported| reported.sessions[0].server = None)
     });
 }
 
 #[test]
 fn o1_too_many_learners_are_counted_as_synced() {
     check_pair_of(3, "O1", |h, violating| {
-        asks(h, violating, |told| told.status.synced_followers += 1)
+        asks(h, violating, |reported| reported.status.synced_followers += 1)
     });
 }
 
 #[test]
 fn o1_learner_is_not_counted() {
-    check_pair_of(3, "O1", |h, violating| asks(h, violating, |told| told.status.learners -= 1));
+    check_pair_of(3, "O1", |h, violating| {
+        asks(h, violating, |reported| reported.status.learners -= 1)
+    });
 }
 
 #[test]
 fn o1_outstanding_transactions_are_miscounted() {
-    check_pair("O1", |h, violating| asks(h, violating, |told| told.status.outstanding += 1));
+    check_pair("O1", |h, violating| {
+        asks(h, violating, |reported| reported.status.outstanding += 1)
+    });
 }
 
 #[test]
 fn o1_leader_reports_to_be_a_follower() {
     check_pair_of(3, "O1", |h, violating| {
-        asks(h, violating, |told| told.status.mode = Mode::Follower)
+        asks(h, violating, |reported| reported.status.mode = Mode::Follower)
     });
 }

@@ -24,7 +24,7 @@ fn looks(h: &mut History, id: ServerId) {
 }
 
 /// The server `id` gets a notification of `from` with a vote for server 1.
-pub(super) fn hears_from(
+pub(super) fn receives_from(
     h: &mut History,
     id: ServerId,
     from: ServerId,
@@ -63,8 +63,8 @@ fn l14_server_repeats_a_notification_too_often() {
 fn z26_looking_server_does_not_join_an_established_leader() {
     check_pair_of(3, "Z26", |h, violating| {
         looks(h, S3);
-        hears_from(h, S3, S2, ServerState::Following, 1);
-        hears_from(h, S3, S1, ServerState::Leading, 7);
+        receives_from(h, S3, S2, ServerState::Following, 1);
+        receives_from(h, S3, S1, ServerState::Leading, 7);
         h.waits(1_100);
         if violating { looks(h, S3) } else { h.turns_to(S3, S1) }
     });
@@ -81,8 +81,8 @@ fn z26_server_without_room_stays_away_too_long() {
         h.puts(S3, &[], &[close]);
         let vote = h.own_vote(S3);
         h.votes(S3, vote, HistoryStatus::Complete);
-        hears_from(h, S3, S2, ServerState::Following, 1);
-        hears_from(h, S3, S1, ServerState::Leading, 7);
+        receives_from(h, S3, S2, ServerState::Following, 1);
+        receives_from(h, S3, S1, ServerState::Leading, 7);
         h.waits(if violating { 33_000 } else { 15_000 });
         h.shows(S3);
     });
@@ -93,8 +93,8 @@ fn z26_server_without_room_stays_away_too_long() {
 fn z26_leader_counts_only_if_it_reports_to_lead() {
     check_pair_of(3, "Z26", |h, violating| {
         looks(h, S3);
-        hears_from(h, S3, S2, ServerState::Following, 1);
-        hears_from(
+        receives_from(h, S3, S2, ServerState::Following, 1);
+        receives_from(
             h,
             S3,
             S1,
@@ -111,7 +111,7 @@ fn z26_leader_goes_on_after_a_later_promise() {
     check_pair_of(3, "Z26", |h, violating| {
         let accepted = h.member(S1).state.accepted_epoch.next().expect("room");
         let history = HistoryInfo::new(HistoryStatus::Complete, Epoch(1));
-        h.hears_on(
+        h.receives_on(
             S1,
             link(S3, S1),
             PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
@@ -143,7 +143,7 @@ fn z26_leader_that_turned_a_learner_away_counts_as_leader_of_the_named_epoch() {
         h.puts(S1, &[], &commands);
         let accepted = epoch.next().expect("room");
         let history = HistoryInfo::new(HistoryStatus::Complete, Epoch(1));
-        h.hears_on(
+        h.receives_on(
             S1,
             comes,
             PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
@@ -167,12 +167,12 @@ fn z23_leader_proposes_for_a_replaced_link() {
         let (first, second) = if violating { (older, newer) } else { (newer, older) };
         let accepted = h.member(S2).state.accepted_epoch;
         let history = HistoryInfo::new(HistoryStatus::Complete, accepted);
-        h.hears_on(
+        h.receives_on(
             S1,
             first,
             PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
         );
-        h.hears_on(
+        h.receives_on(
             S1,
             second,
             PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
@@ -180,14 +180,14 @@ fn z23_leader_proposes_for_a_replaced_link() {
         if !violating {
             let newest = LinkId(1_000);
             h.is_linked(S1, newest, S2, false);
-            h.hears_on(
+            h.receives_on(
                 S1,
                 newest,
                 PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 }),
             );
             h.takes(S1, &Input::Peer(newest, PeerEvent::Down));
         }
-        h.hears_on(
+        h.receives_on(
             S1,
             first,
             PeerMessage::Learner(FromLearner::Pong {

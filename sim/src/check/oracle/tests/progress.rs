@@ -7,7 +7,7 @@ use zabkeeper_core::{ConnId, Input, Instant, LinkCloseReason, LinkId, ServerId, 
 
 use super::cast::link;
 use super::history::{History, check_pair_in_time, check_pair_of};
-use super::outside::hears_from;
+use super::outside::receives_from;
 use crate::check::observe::{Observation, Wait};
 
 const S1: ServerId = ServerId(1);
@@ -143,7 +143,7 @@ fn l8_follower_does_not_ack_a_durable_entry() {
         } else {
             h.confirms(S2);
         }
-        h.hears(
+        h.receives(
             S2,
             S1,
             PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
@@ -291,7 +291,7 @@ fn leaves(h: &mut History, id: ServerId, links: &[LinkId], lost: StepDownReason)
 #[test]
 fn l11_follower_leaves_because_another_server_looks() {
     check_pair_of(3, "L11", |h, violating| {
-        hears_from(h, S3, if violating { S2 } else { S1 }, ServerState::Looking, 9);
+        receives_from(h, S3, if violating { S2 } else { S1 }, ServerState::Looking, 9);
         leaves(h, S3, &[link(S3, S1)], StepDownReason::Overtaken);
     });
 }

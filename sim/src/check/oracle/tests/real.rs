@@ -16,7 +16,7 @@ use zabkeeper_core::wire::{
     SetWatches, WatcherType, XID_SET_WATCHES,
 };
 use zabkeeper_core::{
-    Config, ConnId, ErrorCode, History, Input, Instant, Now, Outbox, Server, SessionId,
+    Config, ConnId, EpochIndex, ErrorCode, Input, Instant, Now, Outbox, Server, SessionId,
     SessionOptions, Voters, WallMs, WriteId, Zxid,
 };
 
@@ -225,7 +225,7 @@ impl Play {
 
     fn found(&self) -> Recovered {
         let (state, entries) = (self.state.clone(), self.log.clone());
-        let mut history = History::default();
+        let mut history = EpochIndex::default();
         entries.iter().for_each(|entry| history.push(entry.zxid));
         Recovered { state, entries, history, ..Recovered::default() }
     }

@@ -139,7 +139,7 @@ fn z14_late_confirmation_of_an_earlier_epoch_is_legal() {
             h.saves(SERVER, |state| state.accepted_epoch = Epoch(second));
             h.confirms(SERVER);
         } else {
-            h.hears_of(SERVER, write);
+            h.disk_done(SERVER, write);
         }
     });
 }

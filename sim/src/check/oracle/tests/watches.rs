@@ -27,7 +27,7 @@ fn w1_one_shot_watch_fires_twice() {
             h.asks(a, set("/", version));
             let zxid = h.does(a);
             if version == "v1" || violating {
-                h.tells(a, NodeDataChanged, "/", zxid);
+                h.notifies(a, NodeDataChanged, "/", zxid);
             }
             h.answers(a);
         }
@@ -45,7 +45,7 @@ fn w2_set_watches_does_not_report_a_change() {
         let a = h.reconnects(a);
         h.asks(a, resume(seen, [&["/"], &[], &[]]));
         if !violating {
-            h.retells(a, NodeDataChanged, "/");
+            h.notifies_without_zxid(a, NodeDataChanged, "/");
         }
         h.answers(a);
     });
@@ -76,7 +76,7 @@ fn w2_client_claims_a_zxid_beyond_an_unread_event() {
         let a = h.reconnects(a);
         h.asks(a, resume(if violating { change } else { seen }, [&["/"], &[], &[]]));
         if !violating {
-            h.retells(a, NodeDataChanged, "/");
+            h.notifies_without_zxid(a, NodeDataChanged, "/");
         }
         h.answers(a);
     });
@@ -89,7 +89,7 @@ fn w3_reply_shows_a_change_before_its_event() {
         h.reads(a, watch_data("/"));
         let zxid = h.writes(b, set("/", "v1"));
         if !violating {
-            h.tells(a, NodeDataChanged, "/", zxid);
+            h.notifies(a, NodeDataChanged, "/", zxid);
         }
         h.reads(a, get("/zookeeper"));
     });
@@ -103,7 +103,7 @@ fn w3_write_reply_comes_before_the_event() {
         h.asks(a, create("/a"));
         let zxid = h.does(a);
         if !violating {
-            h.tells(a, NodeCreated, "/a", zxid);
+            h.notifies(a, NodeCreated, "/a", zxid);
         }
         h.answers(a);
     });
@@ -117,11 +117,11 @@ fn w3_events_are_swapped() {
         h.reads(a, watch_children("/"));
         let zxid = h.writes(b, create("/a"));
         if violating {
-            h.tells(a, NodeChildrenChanged, "/", zxid);
-            h.tells(a, NodeCreated, "/a", zxid);
+            h.notifies(a, NodeChildrenChanged, "/", zxid);
+            h.notifies(a, NodeCreated, "/a", zxid);
         } else {
-            h.tells(a, NodeCreated, "/a", zxid);
-            h.tells(a, NodeChildrenChanged, "/", zxid);
+            h.notifies(a, NodeCreated, "/a", zxid);
+            h.notifies(a, NodeChildrenChanged, "/", zxid);
         }
     });
 }
@@ -134,7 +134,7 @@ fn w4_child_watch_reports_a_deletion_as_a_children_change() {
         h.writes(b, create("/a"));
         h.reads(a, watch_children("/a"));
         let zxid = h.writes(b, delete("/a"));
-        h.tells(a, if violating { NodeChildrenChanged } else { NodeDeleted }, "/a", zxid);
+        h.notifies(a, if violating { NodeChildrenChanged } else { NodeDeleted }, "/a", zxid);
     });
 }
 
@@ -151,7 +151,7 @@ fn w4_set_watches_reports_a_recreated_node_as_deleted() {
         h.writes(b, create("/a"));
         let a = h.reconnects(a);
         h.asks(a, resume(seen, [&["/a"], &[], &[]]));
-        h.retells(a, if violating { NodeDeleted } else { NodeDataChanged }, "/a");
+        h.notifies_without_zxid(a, if violating { NodeDeleted } else { NodeDataChanged }, "/a");
         h.answers(a);
     });
 }
@@ -166,7 +166,7 @@ fn w6_removed_watch_fires() {
         h.asks(a, set("/", "v1"));
         let zxid = h.does(a);
         if violating {
-            h.tells(a, NodeDataChanged, "/", zxid);
+            h.notifies(a, NodeDataChanged, "/", zxid);
         }
         h.answers(a);
     });
@@ -178,7 +178,7 @@ fn w7_event_without_a_watch() {
         let a = h.client(0);
         let zxid = h.writes(a, set("/", "v1"));
         if violating {
-            h.tells(a, NodeDataChanged, "/", zxid);
+            h.notifies(a, NodeDataChanged, "/", zxid);
         }
     });
 }
@@ -192,7 +192,7 @@ fn w7_set_watches_reports_a_change_that_never_happened() {
         let a = h.reconnects(a);
         h.asks(a, resume(seen, [&["/"], &[], &[]]));
         if violating {
-            h.retells(a, NodeDataChanged, "/");
+            h.notifies_without_zxid(a, NodeDataChanged, "/");
         }
         h.answers(a);
     });
@@ -233,7 +233,7 @@ fn w8_failed_read_registers_a_watch() {
         h.asks(a, create("/a"));
         let zxid = h.does(a);
         if violating {
-            h.tells(a, NodeCreated, "/a", zxid);
+            h.notifies(a, NodeCreated, "/a", zxid);
         }
         h.answers(a);
     });
@@ -250,8 +250,8 @@ fn deletion_sends_one_event_for_the_node_and_one_for_its_parent() {
     h.reads(a, watch_children("/"));
     h.asks(a, delete("/a"));
     let zxid = h.does(a);
-    h.tells(a, NodeDeleted, "/a", zxid);
-    h.tells(a, NodeChildrenChanged, "/", zxid);
+    h.notifies(a, NodeDeleted, "/a", zxid);
+    h.notifies(a, NodeChildrenChanged, "/", zxid);
     h.answers(a);
     h.passes();
 }
@@ -276,15 +276,15 @@ fn set_watches_reports_missed_changes_and_registers_the_rest() {
     let a = h.reconnects(a);
     let paths: &[&str] = &["/gone", "/same", "/parent"];
     h.asks(a, resume(seen, [paths, &["/new", "/never"], paths]));
-    h.retells(a, NodeDeleted, "/gone");
-    h.retells(a, NodeCreated, "/new");
-    h.retells(a, NodeDeleted, "/gone");
-    h.retells(a, NodeChildrenChanged, "/parent");
+    h.notifies_without_zxid(a, NodeDeleted, "/gone");
+    h.notifies_without_zxid(a, NodeCreated, "/new");
+    h.notifies_without_zxid(a, NodeDeleted, "/gone");
+    h.notifies_without_zxid(a, NodeChildrenChanged, "/parent");
     h.answers(a);
     // The watches that were registered without an event fire.
     h.asks(a, set("/same", "v1"));
     let zxid = h.does(a);
-    h.tells(a, NodeDataChanged, "/same", zxid);
+    h.notifies(a, NodeDataChanged, "/same", zxid);
     h.answers(a);
     h.passes();
 }
@@ -299,8 +299,8 @@ fn closing_session_gets_events_of_its_own_ephemerals() {
     h.reads(a, watch_children("/"));
     h.asks(a, Request::CloseSession);
     let zxid = h.does(a);
-    h.tells(a, NodeDeleted, "/e", zxid);
-    h.tells(a, NodeChildrenChanged, "/", zxid);
+    h.notifies(a, NodeDeleted, "/e", zxid);
+    h.notifies(a, NodeChildrenChanged, "/", zxid);
     h.answers(a);
     h.passes();
 }
@@ -324,10 +324,10 @@ fn multi_fires_in_the_order_of_its_operations() {
         delete("/b"),
     ];
     let zxid = h.writes(b, Request::Multi(ops));
-    h.tells(a, NodeDataChanged, "/a", zxid);
-    h.tells(a, NodeCreated, "/b", zxid);
-    h.tells(a, NodeChildrenChanged, "/", zxid);
-    h.tells(a, NodeDeleted, "/a", zxid);
+    h.notifies(a, NodeDataChanged, "/a", zxid);
+    h.notifies(a, NodeCreated, "/b", zxid);
+    h.notifies(a, NodeChildrenChanged, "/", zxid);
+    h.notifies(a, NodeDeleted, "/a", zxid);
     h.reads(a, get("/a"));
     h.passes();
 }
@@ -350,7 +350,7 @@ fn w5_persistent_watch_misses_a_change() {
         ] {
             let zxid = h.writes(b, request);
             if !violating || event != NodeDataChanged {
-                h.tells(a, event, "/a", zxid);
+                h.notifies(a, event, "/a", zxid);
             }
             h.reads(a, get("/"));
         }
@@ -366,9 +366,9 @@ fn w5_recursive_watch_reports_a_children_change() {
         h.writes(b, create("/rx"));
         h.reads(a, add_watch("/r", PersistentRecursive));
         let zxid = h.writes(b, create("/r/a"));
-        h.tells(a, NodeCreated, "/r/a", zxid);
+        h.notifies(a, NodeCreated, "/r/a", zxid);
         if violating {
-            h.tells(a, NodeChildrenChanged, "/r", zxid);
+            h.notifies(a, NodeChildrenChanged, "/r", zxid);
         }
         h.writes(b, set("/rx", "v1"));
         h.reads(a, get("/"));
@@ -384,9 +384,9 @@ fn w5_two_recursive_watches_report_a_change_twice() {
         h.reads(a, add_watch("/", PersistentRecursive));
         h.reads(a, add_watch("/r", PersistentRecursive));
         let zxid = h.writes(b, set("/r", "v1"));
-        h.tells(a, NodeDataChanged, "/r", zxid);
+        h.notifies(a, NodeDataChanged, "/r", zxid);
         if violating {
-            h.tells(a, NodeDataChanged, "/r", zxid);
+            h.notifies(a, NodeDataChanged, "/r", zxid);
         }
         h.reads(a, get("/"));
     });
@@ -400,9 +400,9 @@ fn w5_persistent_watch_misses_a_change_of_a_multi() {
         h.writes(b, create("/a"));
         h.reads(a, add_watch("/a", Persistent));
         let zxid = h.writes(b, Request::Multi(vec![set("/a", "v1"), set("/a", "v2")]));
-        h.tells(a, NodeDataChanged, "/a", zxid);
+        h.notifies(a, NodeDataChanged, "/a", zxid);
         if !violating {
-            h.tells(a, NodeDataChanged, "/a", zxid);
+            h.notifies(a, NodeDataChanged, "/a", zxid);
         }
         h.reads(a, get("/"));
     });
@@ -433,7 +433,7 @@ fn w6_client_sets_a_used_up_watch_again() {
         h.reads(a, watch_children("/"));
         h.asks(a, set("/", "v1"));
         let zxid = h.does(a);
-        h.tells(a, NodeDataChanged, "/", zxid);
+        h.notifies(a, NodeDataChanged, "/", zxid);
         h.answers(a);
         let seen = h.tip();
         let a = h.reconnects(a);
@@ -453,7 +453,7 @@ fn w7_client_claims_an_older_zxid_than_it_has_seen() {
         let a = h.reconnects(a);
         h.asks(a, resume(seen, [&["/"], &[], &[]]));
         if violating {
-            h.retells(a, NodeDataChanged, "/");
+            h.notifies_without_zxid(a, NodeDataChanged, "/");
         }
         h.answers(a);
     });
@@ -469,7 +469,7 @@ fn w6_removed_persistent_watch_fires() {
         h.answers_as(a, |reply| reply.result = Ok(zabkeeper_core::wire::ReplyBody::Empty));
         let zxid = h.writes(b, create("/a"));
         if violating {
-            h.tells(a, NodeCreated, "/a", zxid);
+            h.notifies(a, NodeCreated, "/a", zxid);
         }
         h.reads(a, get("/"));
     });
@@ -490,7 +490,7 @@ fn connection_gets_one_event_for_all_its_watches() {
         (delete("/a"), NodeDeleted),
     ] {
         let zxid = h.writes(b, request);
-        h.tells(a, event, "/a", zxid);
+        h.notifies(a, event, "/a", zxid);
         h.reads(a, get("/"));
     }
     h.passes();
@@ -509,7 +509,7 @@ fn removing_one_kind_of_watch_keeps_the_others() {
     h.asks(a, remove(WatcherType::Data));
     let zxid = h.writes(b, set("/a", "v1"));
     h.answers_at(a, before, |reply| reply.result = Ok(zabkeeper_core::wire::ReplyBody::Empty));
-    h.tells(a, NodeDataChanged, "/a", zxid);
+    h.notifies(a, NodeDataChanged, "/a", zxid);
     h.asks(a, remove(WatcherType::Data));
     h.answers_as(a, |reply| reply.result = Err(zabkeeper_core::ErrorCode::NoWatcher));
     h.passes();
@@ -531,6 +531,6 @@ fn set_watches_registers_persistent_watches_without_events() {
         Request::SetWatches(SetWatches { relative_zxid, persistent, ..SetWatches::default() }),
     );
     let zxid = h.writes(b, delete("/a"));
-    h.tells(a, NodeDeleted, "/a", zxid);
+    h.notifies(a, NodeDeleted, "/a", zxid);
     h.passes();
 }

@@ -15,7 +15,7 @@ pub(super) struct Behind(BTreeSet<LinkId>);
 impl Behind {
     /// Notes an input of the server. A learner has to be synchronized once it has reported the end
     /// of its log.
-    pub(super) fn hears(&mut self, input: &Input) {
+    pub(super) fn on_input(&mut self, input: &Input) {
         let Input::Peer(link, event) = input else {
             return;
         };
@@ -31,7 +31,7 @@ impl Behind {
     }
 
     /// Notes commands of the server. NEWLEADER follows the last transaction that a learner lacks.
-    pub(super) fn says(&mut self, commands: &[PeerCommand]) {
+    pub(super) fn on_commands(&mut self, commands: &[PeerCommand]) {
         for command in commands {
             if let PeerCommand::Send(link, PeerMessage::Leader(FromLeader::NewLeader { .. }))
             | PeerCommand::Close(link, _) = command
@@ -60,7 +60,7 @@ mod tests {
 
     fn learner(message: PeerMessage) -> Behind {
         let mut behind = Behind::default();
-        behind.hears(&Input::Peer(LINK, PeerEvent::Message(message)));
+        behind.on_input(&Input::Peer(LINK, PeerEvent::Message(message)));
         behind
     }
 
@@ -70,7 +70,7 @@ mod tests {
         let at = || learner(PeerMessage::Learner(FromLearner::SyncAt { last: Zxid(5), nonce: 0 }));
         assert!(at().is_somebody(ServerId(1)).is_ok());
         let mut gone = at();
-        gone.hears(&Input::Peer(LINK, PeerEvent::Down));
+        gone.on_input(&Input::Peer(LINK, PeerEvent::Down));
         assert!(gone.is_somebody(ServerId(1)).is_err());
         let mut has_all = at();
         let epoch = zabkeeper_core::Epoch(1);
@@ -83,7 +83,7 @@ mod tests {
             identity,
             nonces,
         });
-        has_all.says(&[PeerCommand::Send(LINK, new_leader)]);
+        has_all.on_commands(&[PeerCommand::Send(LINK, new_leader)]);
         assert!(has_all.is_somebody(ServerId(1)).is_err());
         let pong = learner(PeerMessage::Learner(FromLearner::Pong {
             round: 1,

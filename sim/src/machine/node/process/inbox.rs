@@ -9,7 +9,7 @@ use zabkeeper_core::driver::SocketId;
 use zabkeeper_core::store::DiskEvent;
 use zabkeeper_core::{ConnId, LinkId};
 
-use super::Heard;
+use super::ReceivedNotification;
 use super::sockets::conn_of;
 use crate::engine::seed::Rng;
 use crate::network::stream::Party;
@@ -24,7 +24,7 @@ pub(super) enum Delivered {
     Bytes(SocketId, Bytes),
     Gone(SocketId),
     Disk(DiskEvent),
-    Notified(Heard),
+    Notified(ReceivedNotification),
 }
 
 /// The origin of deliveries: those of one origin keep their order.

@@ -6,14 +6,14 @@ use zabkeeper_core::Backlog;
 
 /// Each kind of state, with its amount.
 pub(super) fn kinds(backlog: &Backlog) -> [(&'static str, usize); 11] {
-    let Backlog { undurable_bytes, tail_faults, walks, pieces, pieces_at_disk, .. } = *backlog;
+    let Backlog { undurable_bytes, tail_faults, walks, chunks, chunks_at_disk, .. } = *backlog;
     let Backlog { requests, syncs, changes, upgrades, strays, lists, .. } = *backlog;
     [
         ("bytes counted as not durable", usize::try_from(undurable_bytes).unwrap_or(usize::MAX)),
         ("faults of what is kept of the log in memory", tail_faults),
         ("snapshots begun that nobody writes", walks),
-        ("pieces of a leader's snapshot", pieces),
-        ("pieces of snapshots that are not said to be written", pieces_at_disk),
+        ("chunks of a leader's snapshot", chunks),
+        ("chunks of snapshots that are not said to be written", chunks_at_disk),
         ("requests", requests),
         ("syncs", syncs),
         ("changes that are not applied", changes),
@@ -35,8 +35,8 @@ mod tests {
             undurable_bytes: 1,
             tail_faults: 1,
             walks: 1,
-            pieces: 1,
-            pieces_at_disk: 1,
+            chunks: 1,
+            chunks_at_disk: 1,
             requests: 1,
             syncs: 1,
             changes: 1,

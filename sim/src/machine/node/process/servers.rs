@@ -13,7 +13,7 @@ use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage};
 use super::*;
 
 /// A notification: its sender, its content, and when it was sent.
-pub(crate) type Heard = (ServerId, Notification, Instant);
+pub(crate) type ReceivedNotification = (ServerId, Notification, Instant);
 
 impl Process {
     /// Its connections with other servers, for dumps.
@@ -68,12 +68,20 @@ impl Process {
     }
 
     /// A notification has arrived.
-    pub(in crate::machine::node) fn notified(&mut self, notified: Heard, shared: &mut Shared) {
+    pub(in crate::machine::node) fn notified(
+        &mut self,
+        notified: ReceivedNotification,
+        shared: &mut Shared,
+    ) {
         self.inbox.push_back(Delivered::Notified(notified));
         self.ask_to_run(shared);
     }
 
-    pub(super) fn take_notification(&mut self, (from, what, sent): Heard, shared: &mut Shared) {
+    pub(super) fn take_notification(
+        &mut self,
+        (from, what, sent): ReceivedNotification,
+        shared: &mut Shared,
+    ) {
         let late = shared.healed.is_some_and(|healed| sent <= healed);
         shared.counters.counts.notifications_late += u64::from(late);
         self.driver.push(Input::Election(from, what));

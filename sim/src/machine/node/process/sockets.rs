@@ -196,11 +196,11 @@ impl Process {
 
     /// Reports now and then which client has waited longest; an oracle judges whether it should
     /// have.
-    pub(super) fn tell_who_waits(&mut self, clock: &Clock, shared: &mut Shared) {
-        if shared.now < self.waits_told.after(LOOK) {
+    pub(super) fn observe_longest_wait(&mut self, clock: &Clock, shared: &mut Shared) {
+        if shared.now < self.waits_observed.after(LOOK) {
             return;
         }
-        self.waits_told = shared.now;
+        self.waits_observed = shared.now;
         let clients = self.sockets.iter().filter_map(|(id, state)| Some((client_of(*id)?, state)));
         let waiting = clients.flat_map(|(conn, state)| {
             let conn = &conn;

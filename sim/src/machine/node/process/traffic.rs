@@ -189,7 +189,7 @@ impl Traffic {
                 conn.received.add(1, 0);
                 self.received.add(1, 0);
             }
-            ClientEvent::Heard | ClientEvent::Closed => {}
+            ClientEvent::OutputDrained | ClientEvent::Closed => {}
         }
     }
 

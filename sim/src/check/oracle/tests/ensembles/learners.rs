@@ -124,7 +124,7 @@ fn z23_proposal_of_an_earlier_leader_is_logged() {
         h.turns_to(S3, S2);
         h.promises(S3, S2, E2);
         // The old leader's proposal is still on its way.
-        h.hears_on(S3, link(S3, S1), PeerMessage::Leader(FromLeader::Proposal(entry.clone())));
+        h.receives_on(S3, link(S3, S1), PeerMessage::Leader(FromLeader::Proposal(entry.clone())));
         if violating {
             h.logs(S3, &entry);
         } else {
@@ -154,7 +154,7 @@ fn z3_uncommitted_snapshot_is_installed() {
     check_pair_of(3, "Z3", |h, violating| {
         let lost = only_the_leader_logs(h);
         let snapshot = if violating { lost.zxid } else { h.tip() };
-        h.hears_on(S3, link(S3, S1), piece_of(snapshot));
+        h.receives_on(S3, link(S3, S1), piece_of(snapshot));
         let write = h.member(S3).next_write();
         h.puts(S3, &[DiskCommand::Rebase { id: write, snapshot }], &[]);
     });
@@ -165,7 +165,7 @@ fn z23_snapshot_of_an_earlier_leader_is_installed() {
     check_pair_of(3, "Z23", |h, violating| {
         only_the_leader_logs(h);
         let snapshot = h.tip();
-        h.hears_on(S3, link(S3, S1), piece_of(snapshot));
+        h.receives_on(S3, link(S3, S1), piece_of(snapshot));
         if violating {
             // The snapshot arrives whole, and is durable after the link to its leader is closed.
             h.puts(

@@ -216,7 +216,7 @@ impl History {
 
     /// The server answers the auth packet with success.
     pub(in crate::check::oracle::tests) fn believes(&mut self, conn: ConnId) {
-        self.says(conn, &Reply { xid: XID_AUTH, zxid: 0, result: Ok(ReplyBody::Empty) });
+        self.replies(conn, &Reply { xid: XID_AUTH, zxid: 0, result: Ok(ReplyBody::Empty) });
     }
 
     /// The server answers the next request of the connection.
@@ -255,11 +255,11 @@ impl History {
         change(&mut reply);
         let client_conn = self.client_conn_mut(conn);
         client_conn.seen = client_conn.seen.max(Zxid::from_wire(reply.zxid));
-        self.says(conn, &reply);
+        self.replies(conn, &reply);
         reply
     }
 
-    pub(in crate::check::oracle::tests) fn says(&mut self, conn: ConnId, reply: &Reply) {
+    pub(in crate::check::oracle::tests) fn replies(&mut self, conn: ConnId, reply: &Reply) {
         let mut out = BytesMut::new();
         reply.encode(&mut out);
         self.sees(Observation::ToClient { conn, frame: cut(out) });
@@ -294,27 +294,27 @@ impl History {
         self.answers(conn)
     }
 
-    pub(in crate::check::oracle::tests) fn tells(
+    pub(in crate::check::oracle::tests) fn notifies(
         &mut self,
         conn: ConnId,
         event: EventType,
         path: &str,
         zxid: Zxid,
     ) {
-        self.tells_of(conn, &WatchEvent { zxid: Some(zxid), event, path: path.into() });
+        self.sends_event(conn, &WatchEvent { zxid: Some(zxid), event, path: path.into() });
     }
 
     /// An event without a zxid, which answers setWatches.
-    pub(in crate::check::oracle::tests) fn retells(
+    pub(in crate::check::oracle::tests) fn notifies_without_zxid(
         &mut self,
         conn: ConnId,
         event: EventType,
         path: &str,
     ) {
-        self.tells_of(conn, &WatchEvent { zxid: None, event, path: path.into() });
+        self.sends_event(conn, &WatchEvent { zxid: None, event, path: path.into() });
     }
 
-    fn tells_of(&mut self, conn: ConnId, event: &WatchEvent) {
+    fn sends_event(&mut self, conn: ConnId, event: &WatchEvent) {
         let mut out = BytesMut::new();
         event.encode(&mut out);
         self.sees(Observation::ToClient { conn, frame: cut(out) });

@@ -17,7 +17,7 @@ use crate::world::shared::Shared;
 /// The parts of a status whose changes are reported. `true` is for a server that has halted: while
 /// it is looking for a leader, a failure of its disk has no other effect, and it promises nothing
 /// from then on.
-pub(super) type Told = (Role, Option<ServerId>, [u32; 2], [Zxid; 4], bool);
+pub(super) type ObservedStatus = (Role, Option<ServerId>, [u32; 2], [Zxid; 4], bool);
 
 impl Process {
     /// Counts requests to a server that is far behind, in transactions of one epoch: the number of
@@ -25,30 +25,30 @@ impl Process {
     pub(super) fn note_lag(&self, shared: &mut Shared) {
         let (newest, here) = (shared.newest, self.applied);
         let far = newest.epoch() == here.epoch() && newest.counter() >= here.counter() + FAR_BEHIND;
-        if far && matches!(self.told.0, Role::Leads | Role::Follows) {
+        if far && matches!(self.observed.0, Role::Leads | Role::Follows) {
             shared.counters.saw(Sometimes::FarBehind);
         }
     }
 
     /// Counts the end of a leader with transactions that are not applied.
     pub(in crate::machine::node) fn ends(&self, shared: &mut Shared) {
-        if self.told.0 == Role::Leads && !self.unapplied.is_empty() {
+        if self.observed.0 == Role::Leads && !self.unapplied.is_empty() {
             shared.counters.saw(Sometimes::LeaderEndsUncommitted);
         }
     }
 
     /// Reports the outputs of a step, and the changes of the status, to the oracles.
-    pub(super) fn tell(&mut self, before: Lengths, status: &Status, shared: &mut Shared) {
+    pub(super) fn observe_step(&mut self, before: Lengths, status: &Status, shared: &mut Shared) {
         let disk = &self.out.disk[before.disk..];
         let peers = &self.out.peers[before.peers..];
         let election = &self.out.election[before.election..];
-        let now = told(status);
-        if disk.is_empty() && peers.is_empty() && election.is_empty() && now == self.told {
+        let now = observed_status(status);
+        if disk.is_empty() && peers.is_empty() && election.is_empty() && now == self.observed {
             return;
         }
         let serves = |role| matches!(role, Role::Leads | Role::Follows);
-        let begins = serves(now.0) && !serves(self.told.0);
-        self.told = now;
+        let begins = serves(now.0) && !serves(self.observed.0);
+        self.observed = now;
         shared.observe(Observation::Output { server: self.id, disk, peers, election, status });
         if begins {
             let (syncs, held) = (self.server.waiting_syncs(), self.server.held_handshakes());
@@ -57,7 +57,7 @@ impl Process {
         self.role_is(status, shared);
     }
 
-    pub(super) fn tell_locals(&mut self, shared: &mut Shared) {
+    pub(super) fn observe_local_sessions(&mut self, shared: &mut Shared) {
         let sessions: Vec<SessionId> =
             self.server.local_sessions().iter().map(|session| session.id).collect();
         if sessions != self.locals {
@@ -74,7 +74,7 @@ impl Process {
             if role == Role::Leads && lead > 1 {
                 shared.counters.saw(Sometimes::TwoLeaders);
             }
-            shared.counters.counts.reigns += u64::from(role == Role::Leads);
+            shared.counters.counts.leaderships += u64::from(role == Role::Leads);
             shared.note(Kind::Process, (self.id.0, self.incarnation), &[role as u8], || {
                 let halted = status.halted.is_some();
                 format!("s{} {}", self.id, if halted { Role::HALTED } else { role.name() })
@@ -159,7 +159,7 @@ impl Process {
     }
 }
 
-pub(super) fn told(status: &Status) -> Told {
+pub(super) fn observed_status(status: &Status) -> ObservedStatus {
     let Status { accepted_epoch, current_epoch, .. } = status;
     let Status { applied, committed, appended, durable, .. } = status;
     (
@@ -178,7 +178,7 @@ pub(super) fn summary(input: &Input) -> (u64, &'static [u8]) {
         Input::Client(conn, ClientEvent::Opened(..)) => (conn.0, b"opened"),
         Input::Client(conn, ClientEvent::Request(_)) => (conn.0, b"request"),
         Input::Client(conn, ClientEvent::Closed) => (conn.0, b"closed"),
-        Input::Client(conn, ClientEvent::Heard) => (conn.0, b"heard"),
+        Input::Client(conn, ClientEvent::OutputDrained) => (conn.0, b"heard"),
         Input::Election(from, _) => (from.0, b"notification"),
         Input::Peer(link, PeerEvent::Up { .. }) => (link.0, b"up"),
         Input::Peer(link, PeerEvent::Unreachable { .. }) => (link.0, b"unreachable"),
