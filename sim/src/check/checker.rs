@@ -201,150 +201,143 @@ pub struct Check {
 
 impl Check {
     /// A store recovers from any legal crash.
-    pub const RECOVERS: Check = Check {
-        class: Class::Safety,
-        id: "T2",
-        sentence: "what any legal crash leaves can be recovered",
-    };
+    pub const RECOVERS: Check =
+        Check { class: Class::Safety, id: "T2", sentence: "a store recovers from any legal crash" };
     /// A store is refused only if data that it acknowledged cannot be recovered.
     pub const REFUSES: Check = Check {
         class: Class::Safety,
         id: "T11",
-        sentence: "a store is refused only where what it has acknowledged cannot be recovered",
+        sentence: "a store refuses to open only if acknowledged data cannot be recovered",
     };
     /// Servers never refuse messages of real servers.
     pub const WELCOME: Check = Check {
         class: Class::Liveness,
         id: "L12",
-        sentence: "no server refuses what another one says",
+        sentence: "servers accept every message that a real server sends",
     };
     /// A server stops after a disk error.
     pub const HALTS: Check =
-        Check { class: Class::Safety, id: "L9", sentence: "a server whose disk has failed stops" };
+        Check { class: Class::Safety, id: "L9", sentence: "a server stops after a disk error" };
     /// The outputs of one step are bounded.
     pub const BOUNDED: Check = Check {
         class: Class::Safety,
         id: "E2",
-        sentence: "the outputs of one step are bounded by what the server holds",
+        sentence: "the state of a server bounds the outputs of one step",
     };
     /// The memory that clients take up is bounded and counted.
     pub const CLIENTS: Check = Check {
         class: Class::Safety,
         id: "E6",
-        sentence: "what clients and peers take up is within the limits, and is counted right",
+        sentence: "clients and peers stay within the limits, and the driver counts them correctly",
     };
     /// All queues are empty when the ensemble is idle.
-    pub const DRAINED: Check = Check {
-        class: Class::Safety,
-        id: "E3",
-        sentence: "queues are empty when nothing is going on",
-    };
+    pub const DRAINED: Check =
+        Check { class: Class::Safety, id: "E3", sentence: "an idle ensemble has empty queues" };
     /// The operator's log says what a server does.
     pub const REPORTS: Check = Check {
         class: Class::Safety,
         id: "O3",
-        sentence: "changes of the role, and a wait for other servers, are reported once, and in time",
+        sentence: "servers report each change of role once, and waits for other servers in time",
     };
     /// Each connection is associated with exactly its session.
     pub const NAMES: Check = Check {
         class: Class::Safety,
         id: "E3",
-        sentence: "each connection is known as that of its session, and no other one",
+        sentence: "each session and its connection refer to each other",
     };
     /// The in-memory tail of the log matches the end of the log.
     pub const TAIL: Check = Check {
         class: Class::Safety,
         id: "E3",
-        sentence: "what is kept of the log in memory is its end, and its bytes are counted",
+        sentence: "the in-memory tail of the log is the end of the log, with the right byte count",
     };
     /// The servers' own digest comparison finds no divergence.
     pub const ALIKE: Check = Check {
         class: Class::Safety,
         id: "T1",
-        sentence: "no server finds that its state is another one than its leader's",
+        sentence: "digest comparisons between servers find no divergence",
     };
     /// File and connection handles are released.
     pub const HANDLES: Check =
-        Check { class: Class::Safety, id: "E4", sentence: "files and connections are given back" };
+        Check { class: Class::Safety, id: "E4", sentence: "servers release files and connections" };
     /// Snapshots are taken, and files that they replace are removed.
     pub const FILES: Check = Check {
         class: Class::Safety,
         id: "E4",
-        sentence: "disks do not fill with what nobody needs",
+        sentence: "servers take snapshots and remove files that no server needs",
     };
     /// A leader exists after the heal.
-    pub const LEADER: Check = Check {
-        class: Class::Liveness,
-        id: "L1",
-        sentence: "somebody leads once nothing goes wrong any more",
-    };
+    pub const LEADER: Check =
+        Check { class: Class::Liveness, id: "L1", sentence: "after the heal a server leads" };
     /// Every server serves after the heal.
     pub const JOINS: Check = Check {
         class: Class::Liveness,
         id: "L5",
-        sentence: "every server joins the leader and serves once nothing goes wrong any more",
+        sentence: "after the heal every server joins the leader and serves",
     };
     /// Elections after the heal settle within bounds.
     pub const ELECTIONS: Check = Check {
         class: Class::Liveness,
         id: "L6",
-        sentence: "elections settle within few rounds and messages once nothing goes wrong any \
-            more",
+        sentence: "after the heal elections settle within few rounds and messages",
     };
     /// All servers reach the same state once writes have ended.
     pub const CONVERGES: Check = Check {
         class: Class::Liveness,
         id: "L3",
-        sentence: "all servers reach the same state once nobody writes any more",
+        sentence: "all servers reach the same state after the last write",
     };
     /// Writes succeed after the heal.
     pub const WRITES: Check = Check {
         class: Class::Liveness,
         id: "L2",
-        sentence: "fresh writes of old and new sessions succeed once nothing goes wrong any more",
+        sentence: "after the heal new writes of old and new sessions succeed",
     };
     /// Code under test does not panic.
     pub const PANIC: Check =
-        Check { class: Class::Panic, id: "E1", sentence: "nothing makes the code panic" };
+        Check { class: Class::Panic, id: "E1", sentence: "the code under test never panics" };
     /// Each call of the client library completes exactly once.
     pub const CALLS: Check = Check {
         class: Class::Safety,
         id: "CLIENT-12",
-        sentence: "the client library ends each call once",
+        sentence: "the client library completes each call exactly once",
     };
     /// The client library sees no protocol violation by the server.
     pub const PROTOCOL: Check = Check {
         class: Class::Safety,
         id: "CLIENT-13",
-        sentence: "the client library finds answers in order, and frames well formed",
+        sentence: "the client library receives well-formed frames, and replies in order",
     };
     /// The client library pings in time, and disconnects from a silent server in time.
     pub const CLIENT_DEADLINES: Check = Check {
         class: Class::Safety,
         id: "CLIENT-05",
-        sentence: "the client library pings in time, and gives up a silent server in time",
+        sentence: "the client library pings in time, and disconnects from a silent server in time",
     };
     /// The client library reports its last zxid and delivers every event.
     pub const MEMORY: Check = Check {
         class: Class::Safety,
         id: "CLIENT-07",
-        sentence: "the client library says how far it has seen, and passes every event on",
+        sentence: "the client library reports its last zxid, and delivers every event",
     };
     /// Clients are admitted at the configured rate.
     pub const RATE: Check = Check {
         class: Class::Safety,
         id: "THR-05",
-        sentence: "clients connect at the rate that is configured, no faster and no slower",
+        sentence: "servers admit clients at exactly the configured rate",
     };
     /// Wrong session passwords are refused.
     pub const PASSWORD: Check = Check {
         class: Class::Safety,
         id: "S4",
-        sentence: "session ids are unique, and passwords are checked",
+        sentence: "session ids and passwords are unique, and servers check passwords",
     };
     /// A schedule may declare a fault to be a failure.
-    pub const TRIP: Check =
-        Check { class: Class::Safety, id: "TRIP", sentence: "this fault is not injected" };
+    pub const TRIP: Check = Check {
+        class: Class::Safety,
+        id: "TRIP",
+        sentence: "the run injects no fault that its schedule forbids",
+    };
     /// The simulated clients keep their own rules.
     pub const SIMULATOR: Check =
         Check { class: Class::Simulator, id: "SIM", sentence: "the simulator keeps its own rules" };
@@ -405,8 +398,8 @@ mod tests {
         assert!(checker.checks().contains(&("L9", 2)));
         assert_eq!(
             failure.to_string(),
-            "liveness L2: fresh writes of old and new sessions succeed once nothing goes wrong any \
-             more\n  client 3 waits\nat 0.000000s (event 2)"
+            "liveness L2: after the heal new writes of old and new sessions succeed\n  \
+             client 3 waits\nat 0.000000s (event 2)"
         );
     }
 

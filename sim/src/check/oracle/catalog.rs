@@ -163,116 +163,206 @@ impl Id {
         match self {
             Id::Z1 => (
                 "Z1",
-                "an epoch has one leader, promised it and followed into it by a quorum that keeps \
-                 its voters",
+                "each epoch has one leader, and a quorum has promised the epoch, holds its initial \
+                 history and stores its voters",
             ),
-            Id::Z2 => ("Z2", "what a server logs or applies was proposed, byte for byte"),
-            Id::Z3 => ("Z3", "what servers take as committed is one history"),
-            Id::Z4 => ("Z4", "a server applies in strictly rising zxid order"),
-            Id::Z5 => ("Z5", "a server leaves out nothing, and the counter of an epoch has no gap"),
-            Id::Z6 => ("Z6", "all that is committed of an epoch comes before all of a later one"),
+            Id::Z2 => (
+                "Z2",
+                "servers log and apply only transactions that a leader has proposed, byte for byte",
+            ),
+            Id::Z3 => ("Z3", "the committed transactions of all servers form one history"),
+            Id::Z4 => ("Z4", "each server applies transactions in strictly rising zxid order"),
+            Id::Z5 => ("Z5", "servers propose, log and apply transactions without a gap"),
+            Id::Z6 => (
+                "Z6",
+                "every committed transaction of an epoch precedes every committed transaction of a \
+                 later epoch",
+            ),
             Id::Z7 => {
-                ("Z7", "a leader that proposes holds all that is committed of earlier epochs")
+                ("Z7", "a leader that proposes holds every committed transaction of earlier epochs")
             }
-            Id::Z8 => ("Z8", "what an epoch began with is a prefix of what later ones began with"),
-            Id::Z9 => ("Z9", "nothing of an epoch is applied before all that it began with"),
-            Id::Z10 => ("Z10", "the logs of all that follow one leader differ only in length"),
-            Id::Z11 => ("Z11", "an established leader holds all that was ever committed"),
-            Id::Z12 => ("Z12", "what is committed is final: no other bytes, and no disk loses it"),
+            Id::Z8 => (
+                "Z8",
+                "the initial history of an established epoch is a prefix of the later established \
+                 ones",
+            ),
+            Id::Z9 => (
+                "Z9",
+                "a server applies the whole initial history of an epoch before the proposals of \
+                 that epoch",
+            ),
+            Id::Z10 => ("Z10", "the logs of all followers of a leader differ only in length"),
+            Id::Z11 => ("Z11", "an established leader holds every committed transaction"),
+            Id::Z12 => (
+                "Z12",
+                "a committed transaction is final: logs keep its bytes, and disks keep the \
+                 transaction",
+            ),
             Id::Z13 => (
                 "Z13",
-                "nothing is committed before a quorum holds it durably, on its leader's word",
+                "a leader commits only what a quorum holds durably, and other servers commit only \
+                 what a leader has committed",
             ),
-            Id::Z14 => ("Z14", "epochs never go back, and a promise binds whoever has made it"),
-            Id::Z15 => ("Z15", "a zxid is dealt once"),
+            Id::Z14 => (
+                "Z14",
+                "the epochs of a server never decrease, and each server keeps its promise of an \
+                 epoch",
+            ),
+            Id::Z15 => ("Z15", "leaders propose each zxid at most once"),
             Id::Z16 => (
                 "Z16",
-                "a vote names what is durable, or better, and says the true history status of its \
-                 sender",
+                "a vote names the voter's durable history or a better one, and the voter's true \
+                 history status",
             ),
-            Id::Z17 => ("Z17", "what a server vouches for is durable when it says so"),
-            Id::Z18 => ("Z18", "an epoch is stored behind the history that it began with"),
-            Id::Z19 => ("Z19", "cutting off the end of a log takes nothing committed or applied"),
-            Id::Z20 => ("Z20", "snapshot, applied, committed and logged come in this order"),
+            Id::Z17 => (
+                "Z17",
+                "a server acknowledges only durable epochs and transactions, and disks keep what \
+                 they have confirmed",
+            ),
+            Id::Z18 => (
+                "Z18",
+                "a server stores an epoch as current only after the initial history of that epoch",
+            ),
+            Id::Z19 => ("Z19", "a truncation removes no committed or applied transaction"),
+            Id::Z20 => (
+                "Z20",
+                "the snapshot, applied, committed and logged zxids of a server ascend in this \
+                 order",
+            ),
             Id::Z23 => (
                 "Z23",
-                "what comes from a leader of the past, or on a link that another has replaced, \
-                 changes nothing",
+                "messages of an earlier leader, or on a link that its peer has replaced, change \
+                 nothing",
             ),
-            Id::Z24 => ("Z24", "a leader whom no majority follows any more steps down"),
-            Id::Z25 => {
-                ("Z25", "who serves has received messages of its majority, or of its leader")
-            }
+            Id::Z24 => ("Z24", "a leader without a majority of synced followers steps down"),
+            Id::Z25 => (
+                "Z25",
+                "a serving leader receives messages of a majority, and a serving follower receives \
+                 messages of its leader",
+            ),
             Id::Z26 => (
                 "Z26",
-                "who hears that a quorum follows a leader joins it, and a leader gives way to a \
-                 later promise",
+                "a looking server joins a leader that a quorum follows, and a leader steps down \
+                 after a peer's later promise",
             ),
             Id::Z27 => (
                 "Z27",
-                "a leader begins an epoch with the best history of all who have promised it",
+                "a leader begins an epoch with the best history of all servers that have promised \
+                 the epoch",
             ),
-            Id::T1 => ("T1", "at the same zxid every server holds what the model holds"),
-            Id::T2 => ("T2", "recovery reaches exactly the state at its last durable zxid"),
-            Id::T6 => ("T6", "a multi is done whole or not at all, in one place"),
-            Id::T7 => ("T7", "access control lists are enforced, everywhere alike"),
-            Id::T8 => ("T8", "quotas count what is there, and refuse what they must"),
-            Id::T10 => ("T10", "what may go by itself goes in time"),
+            Id::T1 => {
+                ("T1", "at the same zxid every server holds the state of the reference model")
+            }
+            Id::T2 => ("T2", "recovery restores exactly the state at the last durable zxid"),
+            Id::T6 => ("T6", "a multi executes completely or not at all, at one zxid"),
+            Id::T7 => (
+                "T7",
+                "every server enforces access control lists, for writes, reads and events alike",
+            ),
+            Id::T8 => (
+                "T8",
+                "quota usage matches the tree, and servers refuse writes beyond a hard limit",
+            ),
+            Id::T10 => {
+                ("T10", "the leader deletes emptied containers and expired TTL nodes in time")
+            }
             Id::S1 => ("S1", "an ephemeral node lives exactly as long as its session"),
-            Id::S2 => ("S2", "a session lives until a committed closeSession"),
+            Id::S2 => ("S2", "a session lives until its closeSession is committed"),
             Id::S3 => (
                 "S3",
-                "no session expires within its timeout of its last message, or of a new leader",
+                "a session expires only a full timeout after its last message and after its leader \
+                 began to serve",
             ),
-            Id::S4 => ("S4", "session ids are unique, and passwords are checked"),
+            Id::S4 => ("S4", "session ids and passwords are unique, and servers check passwords"),
             Id::S5 => (
                 "S5",
-                "a connection whose session has moved on changes nothing, and shows nothing newer",
+                "the old connection of a moved session neither executes writes nor shows later \
+                 states",
             ),
-            Id::S6 => ("S6", "a client gets the session that it asked for, or is refused"),
-            Id::S7 => ("S7", "a session that nobody holds ends"),
-            Id::S8 => ("S8", "a local session owns nothing, and becomes everybody's in one step"),
-            Id::C1 => ("C1", "a write that began after another was seen comes after it"),
-            Id::C2 => ("C2", "the requests of a connection are done and answered in order"),
-            Id::C3 => ("C3", "reads never go back, and show the state at the zxid they name"),
-            Id::C4 => ("C4", "a session reads its own writes"),
-            Id::C5 => ("C5", "after a sync, reads show all that was acknowledged before it"),
-            Id::C6 => ("C6", "a server that is behind what a client has seen refuses it"),
-            Id::C7 => ("C7", "an acknowledged write is committed, and never lost"),
-            Id::C8 => ("C8", "no request is done twice, and none that failed is done"),
-            Id::C9 => ("C9", "each request has exactly the result that the state demands"),
-            Id::C10 => ("C10", "sequential names follow the parent's counter"),
-            Id::C11 => ("C11", "every value was written by someone"),
-            Id::C12 => ("C12", "nobody is served as by a read-only server who did not ask for it"),
-            Id::C13 => ("C13", "who goes on with a session has first shown again who it is"),
-            Id::W1 => ("W1", "a one-shot watch fires at most once"),
-            Id::W2 => ("W2", "no watch is lost when its client reconnects"),
-            Id::W3 => {
-                ("W3", "events come in zxid order, each before any reply that shows its change")
+            Id::S6 => {
+                ("S6", "a handshake yields the session that its client requested, or a refusal")
             }
-            Id::W4 => ("W4", "an event has the right type, path and zxid"),
-            Id::W5 => ("W5", "a persistent watch tells of each change that it covers, once"),
-            Id::W6 => ("W6", "a removed watch is silent"),
-            Id::W7 => ("W7", "every event has its cause"),
-            Id::W8 => ("W8", "a read that fails registers nothing"),
-            Id::O1 => ("O1", "what operators are told is what there is"),
-            Id::O2 => ("O2", "each answer to a four-letter command is true, line by line"),
+            Id::S7 => ("S7", "a session without a client expires"),
+            Id::S8 => (
+                "S8",
+                "a local session owns no ephemeral node, and an upgrade makes the session global \
+                 in one step",
+            ),
+            Id::C1 => (
+                "C1",
+                "a write gets a later zxid than every state that clients had read when the write \
+                 was sent",
+            ),
+            Id::C2 => ("C2", "a server executes and answers the requests of a connection in order"),
+            Id::C3 => (
+                "C3",
+                "the states that a session reads never go back, and each reply shows the state at \
+                 its zxid",
+            ),
+            Id::C4 => ("C4", "a session reads its own writes"),
+            Id::C5 => {
+                ("C5", "reads after a sync show every write that was acknowledged before the sync")
+            }
+            Id::C6 => (
+                "C6",
+                "a server refuses a client that has seen a later state than the server has applied",
+            ),
+            Id::C7 => ("C7", "an acknowledged write is committed and never lost"),
+            Id::C8 => (
+                "C8",
+                "a request executes at most once, and a request with an error reply leaves no \
+                 effect",
+            ),
+            Id::C9 => {
+                ("C9", "each request gets exactly the result that the reference model computes")
+            }
+            Id::C10 => ("C10", "the names of sequential nodes follow the counter of the parent"),
+            Id::C11 => (
+                "C11",
+                "every value comes from a client's write, and servers on their own only delete \
+                 emptied containers and expired nodes",
+            ),
+            Id::C12 => (
+                "C12",
+                "a connect response has the readOnly field exactly if the request has it, with the \
+                 value false",
+            ),
+            Id::C13 => (
+                "C13",
+                "a client that resumes a session sends its credentials before other requests",
+            ),
+            Id::W1 => ("W1", "a one-shot watch fires at most once"),
+            Id::W2 => ("W2", "a client keeps every watch when it reconnects"),
+            Id::W3 => {
+                ("W3", "events arrive in zxid order, each before any reply that shows its change")
+            }
+            Id::W4 => ("W4", "each event has the right type, path and zxid"),
+            Id::W5 => ("W5", "a persistent watch reports each change that it covers exactly once"),
+            Id::W6 => ("W6", "a removed watch never fires"),
+            Id::W7 => ("W7", "each event belongs to a watch and to a committed change"),
+            Id::W8 => ("W8", "a failed read sets no watch"),
+            Id::O1 => ("O1", "the figures that a server reports to operators match its state"),
+            Id::O2 => ("O2", "every line of an answer to a four-letter command is true"),
             Id::L8 => (
                 "L8",
-                "a quorum that is well commits in time; who owes a word says it at once, who says \
-                 none is given up, and \
-                 who leads nobody gives up",
+                "a healthy quorum commits in time; followers acknowledge and forward syncs at \
+                 once; leaders drop learners that acknowledge nothing, and step down if they \
+                 cannot serve",
             ),
-            Id::L11 => ("L11", "nobody is given up without cause, or before the time that it has"),
+            Id::L11 => (
+                "L11",
+                "a server closes a link for silence only after the time limit, and leaves its role \
+                 only with cause",
+            ),
             Id::L13 => (
                 "L13",
-                "clients of a server that is well, in a quorum that is well, are read and answered \
-                 in time; whoever came \
-                 before service goes on when it begins",
+                "a healthy server in a healthy quorum reads and answers its clients in time, and \
+                 admits waiting clients when it begins to serve",
             ),
-            Id::L14 => {
-                ("L14", "a server says little in one round of an election, whatever goes wrong")
-            }
+            Id::L14 => (
+                "L14",
+                "a server sends a bounded number of notifications in one round of an election",
+            ),
         }
     }
 }
