@@ -2,7 +2,7 @@
 //!
 //! Owns ids, passwords, timeouts and expiry. Must not know connections: `server` maps sessions to
 //! them. Only transactions add sessions to the table or remove them; on expiry the leader proposes
-//! such a transaction. Local sessions are not in the table (`server/local`).
+//! such a transaction. Local sessions are not in the table (`front/local`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

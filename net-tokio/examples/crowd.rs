@@ -1,5 +1,5 @@
 //! What a crowd costs a server: sessions, watches, znodes, and how long others wait while a change
-//! is latencies to everyone.
+//! is sent to everyone.
 //!
 //! ```text
 //! cargo run --release -p net-tokio --example crowd -- zookeeper=127.0.0.1:2181=PID \
@@ -48,7 +48,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// A name, how it was measured, and the unit in which it is latencies.
+/// A name, how it was measured, and the unit in which it is given.
 type Figure = (&'static str, f64);
 
 /// One session's connection.

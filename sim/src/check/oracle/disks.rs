@@ -34,7 +34,7 @@ impl Zab {
         input: &Input,
         at: Instant,
     ) -> Verdict {
-        self.owes_nothing(checks, id)?;
+        self.has_acknowledged_all(checks, id)?;
         let server = self.server(id);
         server.cause = None;
         server.catches_up = true;

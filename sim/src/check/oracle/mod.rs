@@ -406,7 +406,7 @@ impl Oracles {
         zab.keeps_a_majority(checks, id, acts.status, now, awake)?;
         let rules = self.model.rules();
         self.outside.acted(checks, id, acts, (now, awake), rules.tick)?;
-        zab.is_not_deaf(checks, id, (now, awake), rules.silence_limit())?;
+        zab.has_quorum_contact(checks, id, (now, awake), rules.silence_limit())?;
         self.progress.gives_up_in_time(checks, id, (now, awake), rules.sync_limit)?;
         let since = zab.role_since(id).max(awake);
         self.progress.begins_in_time(checks, id, (now, since), rules.begin_limit)?;

@@ -196,7 +196,7 @@ impl Zab {
     /// ZAB-15, L8: after each step, a follower that has acknowledged NEWLEADER has acknowledged all
     /// that its disk has confirmed. A server whose disk was found damaged is exempt until it has a
     /// history again.
-    pub(super) fn owes_nothing(&self, checks: &mut Checks, id: ServerId) -> Verdict {
+    pub(super) fn has_acknowledged_all(&self, checks: &mut Checks, id: ServerId) -> Verdict {
         let Some(server) = self.servers.get(&id).filter(|server| !server.halted) else {
             return Ok(());
         };
@@ -322,7 +322,7 @@ impl Zab {
             }
         };
         if let PeerMessage::Learner(FromLearner::FollowerInfo { history, .. }) = sending.message {
-            self.has_this_voice(checks, sending.by, history.history_status, &evidence)?;
+            self.has_this_history_status(checks, sending.by, history.history_status, &evidence)?;
         } else if let PeerMessage::Learner(FromLearner::AckEpoch { current: named, last, .. }) =
             sending.message
         {
@@ -352,7 +352,7 @@ impl Zab {
         Ok(())
     }
 
-    fn has_this_voice(
+    fn has_this_history_status(
         &self,
         checks: &mut Checks,
         id: ServerId,
@@ -390,7 +390,7 @@ impl Zab {
                     format!("durable there: log up to {durable}, {}{writing}", kept(&held.state)),
                 ]
             };
-            self.has_this_voice(checks, by, history_status, &evidence)?;
+            self.has_this_history_status(checks, by, history_status, &evidence)?;
             if vote.candidate == by {
                 let is_true = history_status != HistoryStatus::Complete
                     || (vote == own && own.zxid <= durable);

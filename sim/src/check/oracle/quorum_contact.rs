@@ -22,7 +22,7 @@ impl Zab {
     ///
     /// Steps that handle inputs from links, elections or the disk are exempt: more messages may be
     /// queued, and such a step serves no client.
-    pub(super) fn is_not_deaf(
+    pub(super) fn has_quorum_contact(
         &mut self,
         checks: &mut Checks,
         id: ServerId,

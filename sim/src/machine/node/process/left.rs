@@ -10,15 +10,15 @@ pub(super) fn kinds(backlog: &Backlog) -> [(&'static str, usize); 11] {
     let Backlog { requests, syncs, changes, upgrades, strays, lists, .. } = *backlog;
     [
         ("bytes counted as not durable", usize::try_from(undurable_bytes).unwrap_or(usize::MAX)),
-        ("faults of what is kept of the log in memory", tail_faults),
+        ("faults of the part of the log in memory", tail_faults),
         ("snapshots begun that nobody writes", walks),
         ("chunks of a leader's snapshot", chunks),
-        ("chunks of snapshots that are not said to be written", chunks_at_disk),
+        ("chunks of snapshots whose writing is not confirmed", chunks_at_disk),
         ("requests", requests),
         ("syncs", syncs),
         ("changes that are not applied", changes),
-        ("sessions becoming everybody's", upgrades),
-        ("sessions and connections that do not know each other", strays),
+        ("upgrades of local sessions that are not applied", upgrades),
+        ("sessions and connections that do not refer to each other", strays),
         ("access control lists that no node has", lists),
     ]
 }
