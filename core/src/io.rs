@@ -103,9 +103,10 @@ pub enum ClientEvent {
     /// The connection is closed; nothing more is sent to it or received from it. Also the answer to
     /// [`ClientCommand::Close`].
     Closed,
-    /// The client has taken output after a delay. The driver pauses reads meanwhile, so it receives
-    /// no pings: this event counts as a heartbeat, and as nothing else.
-    OutputDrained,
+    /// The client is alive, although the core receives none of its requests now: it takes output
+    /// while its reads are paused, or its input waits for a later turn. Renews the session, and
+    /// does nothing else.
+    Heartbeat,
 }
 
 /// The commands that steps emit. The driver empties it before the next batch.
@@ -191,7 +192,7 @@ impl fmt::Display for Input {
                 write!(f, "{conn} request #{} {}", r.xid, r.request)
             }
             Input::Client(conn, ClientEvent::Closed) => write!(f, "{conn} closed"),
-            Input::Client(conn, ClientEvent::OutputDrained) => write!(f, "{conn} output drained"),
+            Input::Client(conn, ClientEvent::Heartbeat) => write!(f, "{conn} heartbeat"),
             Input::Election(from, notification) => write!(f, "s{from} is {notification}"),
             Input::Peer(link, PeerEvent::Up { peer, dialled }) => {
                 let how = if *dialled { "to" } else { "from" };

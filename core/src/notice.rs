@@ -22,7 +22,7 @@ pub enum Notice {
         why: LinkCloseReason,
     },
     /// This server expires a session whose client sent nothing for longer than the timeout.
-    SessionExpires {
+    ExpiryProposed {
         /// The session.
         session: SessionId,
         /// Timeout negotiated last, ms.
@@ -35,7 +35,7 @@ pub enum Notice {
         server: Option<ServerId>,
     },
     /// A session has expired; this server closes the client's connection.
-    SessionExpired {
+    ExpiredConnClosed {
         /// The session.
         session: SessionId,
         /// The connection.
@@ -72,7 +72,7 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Notice::LeavesLeader { leader, why } => write!(f, "leaves leader {leader}: {why}"),
-            Notice::SessionExpires { session, timeout_ms, silent, watched, server } => {
+            Notice::ExpiryProposed { session, timeout_ms, silent, watched, server } => {
                 let (silent_ms, seconds) = (silent.as_millis(), watched.as_secs());
                 write!(
                     f,
@@ -85,7 +85,7 @@ impl fmt::Display for Notice {
                 }
                 write!(f, "and this server has watched over it for {seconds} s")
             }
-            Notice::SessionExpired { session, conn } => {
+            Notice::ExpiredConnClosed { session, conn } => {
                 write!(f, "session {session} has expired; closed its connection {conn}")
             }
             Notice::Loading { zxid, done, all } => {

@@ -222,7 +222,7 @@ impl Server {
             LeaderEffect::Establish => self.activate(cx),
             LeaderEffect::Synced(waiters) => {
                 for waiter in waiters {
-                    self.confirm_sync(waiter.conn, waiter.request, cx);
+                    self.await_applied(waiter.conn, waiter.request, cx);
                 }
             }
             LeaderEffect::Differs(zxid) => self.on_difference(zxid, cx),
@@ -245,7 +245,7 @@ impl Server {
                 }
                 self.resume_clients(cx);
             }
-            FollowerEffect::Synced(conn, request) => self.confirm_sync(conn, request, cx),
+            FollowerEffect::Synced(conn, request) => self.await_applied(conn, request, cx),
             FollowerEffect::Differs(zxid) => self.on_difference(zxid, cx),
             FollowerEffect::Abandon(why) => self.look(None, why, cx),
         }

@@ -387,7 +387,7 @@ impl SessionTracker {
         let tracked = self.sessions.remove(&session).expect("whatever is in a bucket is tracked");
         let Tracked { timeout_ms, since, heard, owner: server, .. } = tracked;
         let (silent, watched) = (now.since(heard), now.since(since));
-        Notice::SessionExpires { session, timeout_ms, silent, watched, server }
+        Notice::ExpiryProposed { session, timeout_ms, silent, watched, server }
     }
 
     /// The first multiple of the tick after the timeout: never early, up to a tick late (SESS-04).

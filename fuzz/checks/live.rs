@@ -241,7 +241,7 @@ impl<J: Judge> Live<J> {
             };
             match event {
                 Ok(None) => return,
-                Ok(Some(ClientEvent::Closed | ClientEvent::OutputDrained)) | Err(_) => {
+                Ok(Some(ClientEvent::Closed | ClientEvent::Heartbeat)) | Err(_) => {
                     return self.drop_conn(conn);
                 }
                 Ok(Some(event @ ClientEvent::Opened(..))) => self.step(Input::Client(conn, event)),

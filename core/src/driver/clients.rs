@@ -154,7 +154,7 @@ impl Clients {
             }
             return conn.make_ready(ready);
         }
-        self.look(id, now);
+        self.parse(id, now);
     }
 
     /// The client has closed its side.
@@ -243,7 +243,7 @@ impl Clients {
                 self.common.resumed.push_back(id);
             }
             self.common.queue.resume(id);
-            self.look_again(id);
+            self.parse_again(id);
         }
     }
 
@@ -440,7 +440,7 @@ impl Clients {
             let Some(id) = self.common.ready.pop_front() else { break };
             if let Some(conn) = self.conns.get_mut(&id) {
                 conn.is_ready = false;
-                self.look(id, now);
+                self.parse(id, now);
                 self.common.changed.push(id);
             }
         }
@@ -519,14 +519,14 @@ impl Clients {
     }
 
     /// Makes a paused connection compute its window again in the next turn.
-    fn look_again(&mut self, id: ConnId) {
+    fn parse_again(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.paused) {
             conn.make_ready(&mut self.common.ready);
         }
     }
 
     /// Reads the buffered requests, as far as the bounds allow.
-    fn look(&mut self, id: ConnId, now: Instant) {
+    fn parse(&mut self, id: ConnId, now: Instant) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         match conn.read(&mut self.common, now) {
             Ok(()) => self.plan(id),
@@ -545,7 +545,7 @@ impl Clients {
             let Some(id) = self.common.admission.throttle_queue.pop_front() else { return };
             if let Some(conn) = self.conns.get_mut(&id).filter(|conn| !conn.is_closed()) {
                 conn.in_throttle_queue = false;
-                self.look_again(id);
+                self.parse_again(id);
                 room -= 1;
             }
         }

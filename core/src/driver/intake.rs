@@ -88,7 +88,7 @@ impl Conn {
             return Ok(());
         }
         if self.phase == Phase::AwaitingFirstFrame {
-            self.read_greeting(common)?;
+            self.read_first_frame(common)?;
         }
         if self.phase == Phase::TraceMask {
             self.read_trace_mask(common);
@@ -108,7 +108,7 @@ impl Conn {
     }
 
     /// Reads the first message, if enough bytes have arrived to identify it.
-    fn read_greeting(&mut self, common: &mut Common) -> Result<(), ConnCloseReason> {
+    fn read_first_frame(&mut self, common: &mut Common) -> Result<(), ConnCloseReason> {
         let first = self.frames.first(&mut self.buffer).map_err(ConnCloseReason::Malformed)?;
         let Some(first) = first else {
             return self.check_length(common).map(drop);

@@ -180,8 +180,7 @@ impl Driver {
         if self.turn.stage == Stage::Servers {
             if self.turn.goes_on(&self.limits) {
                 let heartbeat = self.clients.next_heartbeat();
-                let heartbeat =
-                    heartbeat.map(|conn| Input::Client(conn, ClientEvent::OutputDrained));
+                let heartbeat = heartbeat.map(|conn| Input::Client(conn, ClientEvent::Heartbeat));
                 if let Some(input) = heartbeat.or_else(|| self.peers.next_input()) {
                     return Some(input);
                 }
@@ -205,7 +204,7 @@ impl Driver {
             }
         }
         if let Some(conn) = self.turn.heartbeats.pop() {
-            return Some(Input::Client(conn, ClientEvent::OutputDrained));
+            return Some(Input::Client(conn, ClientEvent::Heartbeat));
         }
         std::mem::take(&mut self.turn.deadline).then_some(Input::Timeout)
     }

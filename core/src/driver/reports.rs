@@ -120,8 +120,8 @@ impl Reports {
             let (level, kind) = match notice {
                 Notice::Loading { .. } => (ReportLevel::Info, "loading"),
                 Notice::LeavesLeader { .. } => (ReportLevel::Info, "leaves"),
-                Notice::SessionExpires { .. } => (ReportLevel::Info, "expires"),
-                Notice::SessionExpired { conn, .. } => {
+                Notice::ExpiryProposed { .. } => (ReportLevel::Info, "expires"),
+                Notice::ExpiredConnClosed { conn, .. } => {
                     let peer = clients.peer(*conn);
                     let from = peer.map_or_else(String::new, |peer| format!(" from {peer}"));
                     self.push(ReportLevel::Info, "expired", format!("{notice}{from}"));

@@ -429,7 +429,7 @@ fn busy_clients_delay_neither_servers_nor_deadlines() {
     // First the input of the other server, then as many requests as fit. The request of the other
     // client still waits when its session would expire: its heartbeat renews the session.
     assert!(matches!(host.inputs[0], Input::Peer(..)) && host.inputs.len() < 15);
-    let heartbeat = Input::Client(modest, ClientEvent::OutputDrained);
+    let heartbeat = Input::Client(modest, ClientEvent::Heartbeat);
     assert!(host.inputs.contains(&heartbeat), "{:?}", host.inputs);
     assert_eq!(host.inputs.last(), Some(&Input::Timeout));
     assert_eq!(host.server.status().sessions, 2);

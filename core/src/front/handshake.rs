@@ -134,7 +134,7 @@ impl Front {
         self.open(conn, request.session, timeout_ms, request.read_only, replica, cx)
     }
 
-    fn refuse_session(
+    pub(super) fn refuse_session(
         &mut self,
         conn: ConnId,
         read_only: Option<bool>,
@@ -233,48 +233,6 @@ impl Front {
                 let (session, timeout_ms, read_only) = (*session, *timeout_ms, *read_only);
                 self.open(conn, session, timeout_ms, read_only, replica, cx)
             }
-        }
-    }
-
-    /// A session has ended: closes its connection, and refuses a handshake that tries to resume it.
-    pub(super) fn end_session(
-        &mut self,
-        session: SessionId,
-        replica: &mut Replica,
-        cx: &mut Cx<'_>,
-    ) {
-        let Some(conn) = self.by_session.get(&session).copied() else {
-            return;
-        };
-        match self.conns.get(&conn).map(|conn| &conn.phase) {
-            Some(ConnPhase::Revalidating(request)) => {
-                let read_only = request.read_only;
-                self.refuse_session(conn, read_only, replica, cx);
-            }
-            Some(
-                ConnPhase::AwaitLeader(_)
-                | ConnPhase::Creating(_)
-                | ConnPhase::Created { .. }
-                | ConnPhase::Open { .. },
-            )
-            | None => self.close(conn, replica, cx),
-        }
-    }
-
-    /// A session has moved to another server: closes its connection, unless that connection is
-    /// still revalidating, because its handshake may be newer than the move.
-    pub(super) fn leave_session(
-        &mut self,
-        session: SessionId,
-        replica: &mut Replica,
-        cx: &mut Cx<'_>,
-    ) {
-        let Some(conn) = self.by_session.get(&session).copied() else {
-            return;
-        };
-        let asks = |conn: &Conn| matches!(conn.phase, ConnPhase::Revalidating(_));
-        if !self.conns.get(&conn).is_some_and(asks) {
-            self.close(conn, replica, cx);
         }
     }
 }

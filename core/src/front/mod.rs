@@ -262,7 +262,7 @@ impl Front {
         }
         for (session, mut notice) in self.local.expire(now) {
             cx.mark(Mark::SessionExpired);
-            if let Notice::SessionExpires { server, .. } = &mut notice {
+            if let Notice::ExpiryProposed { server, .. } = &mut notice {
                 *server = Some(cx.config.id());
             }
             cx.out.notices.push(notice);
@@ -275,7 +275,7 @@ impl Front {
     /// operator's log then has the client's address.
     fn note_expired(&self, session: SessionId, cx: &mut Cx<'_>) {
         if let Some(conn) = self.by_session.get(&session).copied() {
-            cx.out.notices.push(Notice::SessionExpired { session, conn });
+            cx.out.notices.push(Notice::ExpiredConnClosed { session, conn });
         }
     }
 

@@ -109,7 +109,7 @@ impl Front {
     }
 
     /// Will a queued closeSession end the local session of this connection?
-    pub(crate) fn is_ending(&self, conn: ConnId) -> bool {
+    pub(crate) fn is_ending_local(&self, conn: ConnId) -> bool {
         self.conns.get(&conn).is_some_and(|conn| conn.queue.ends())
     }
 
@@ -383,12 +383,54 @@ impl Front {
         effect
     }
 
+    /// A session has ended: closes its connection, and refuses a handshake that tries to resume it.
+    pub(super) fn end_session(
+        &mut self,
+        session: SessionId,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(conn) = self.by_session.get(&session).copied() else {
+            return;
+        };
+        match self.conns.get(&conn).map(|conn| &conn.phase) {
+            Some(ConnPhase::Revalidating(request)) => {
+                let read_only = request.read_only;
+                self.refuse_session(conn, read_only, replica, cx);
+            }
+            Some(
+                ConnPhase::AwaitLeader(_)
+                | ConnPhase::Creating(_)
+                | ConnPhase::Created { .. }
+                | ConnPhase::Open { .. },
+            )
+            | None => self.close(conn, replica, cx),
+        }
+    }
+
+    /// A session has moved to another server: closes its connection, unless that connection is
+    /// still revalidating, because its handshake may be newer than the move.
+    pub(super) fn leave_session(
+        &mut self,
+        session: SessionId,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(conn) = self.by_session.get(&session).copied() else {
+            return;
+        };
+        let asks = |conn: &Conn| matches!(conn.phase, ConnPhase::Revalidating(_));
+        if !self.conns.get(&conn).is_some_and(asks) {
+            self.close(conn, replica, cx);
+        }
+    }
+
     /// A transaction that ends, moves or upgrades a session concerns the connection of the session.
     fn note_session_change(&mut self, txn: &Txn, replica: &mut Replica, cx: &mut Cx<'_>) {
         match txn.op {
             TxnOp::CloseSession => {
                 cx.mark(Mark::SessionClosed);
-                if txn.origin.is_none() {
+                if txn.is_expiry() {
                     self.note_expired(txn.session, cx);
                 }
                 self.end_session(txn.session, replica, cx);

@@ -30,15 +30,15 @@ impl Server {
             }
             ClientEvent::Request(frame) => self.on_request(conn, frame, cx),
             ClientEvent::Closed => self.front.remove(conn, &mut self.replica),
-            ClientEvent::OutputDrained => self.on_output_drained(conn, cx),
+            ClientEvent::Heartbeat => self.on_heartbeat(conn, cx),
         }
     }
 
     /// SESS-05: while reads are paused, draining output counts as a heartbeat. It has no other
     /// effect.
-    fn on_output_drained(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
+    fn on_heartbeat(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
         if let Some((session, timeout_ms)) = self.front.session_of(conn)
-            && !self.front.is_ending(conn)
+            && !self.front.is_ending_local(conn)
             && self.serves()
         {
             // A session that is closing or gone stays so.
@@ -63,7 +63,7 @@ impl Server {
             self.front.await_leader(cx);
             return self.front.hold(conn, pending);
         }
-        if self.front.is_ending(conn) || !self.touch(session, timeout_ms, cx) {
+        if self.front.is_ending_local(conn) || !self.touch(session, timeout_ms, cx) {
             // SESS-08: no reply; the connection closes when the session's end is committed. If that
             // transaction is lost with this leader, the session lives on, and the next leader
             // processes the request.
@@ -145,14 +145,14 @@ impl Server {
         self.front.touch_local(session, cx.now.mono) || self.role.touch(session, timeout_ms, cx)
     }
 
-    /// Has a quorum confirm the leader; the result comes to `Server::confirm_sync`.
+    /// Has a quorum confirm the leader; the result comes to `Server::await_applied`.
     fn sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
         let effect = self.role.sync(conn, request, cx);
         self.apply_leader_effect(effect, cx);
     }
 
     /// Everything is applied that was committed when a quorum confirmed the sync.
-    pub(super) fn on_confirmed(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
+    pub(super) fn complete_sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
         if request == Origin::HANDSHAKE {
             let effect = self.front.on_resumption_synced(conn, &mut self.replica, cx);
             self.apply_front_effect(effect, cx);

@@ -110,7 +110,7 @@ impl Server {
                 proposer.on_applied(&applied.txn, cx);
             }
             self.on_applied(applied, cx);
-            self.take_confirmed(cx);
+            self.complete_syncs(cx);
         }
         let committed = self.replica.log().committed();
         if let Role::Leading(leader) = &self.role
@@ -125,18 +125,18 @@ impl Server {
 
     /// A quorum has confirmed the leader after the sync arrived, so `agreed` includes everything
     /// that was committed before it.
-    pub(super) fn confirm_sync(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
+    pub(super) fn await_applied(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
         self.work.confirmed.push_back((self.work.agreed, conn, request));
-        self.take_confirmed(cx);
+        self.complete_syncs(cx);
     }
 
     /// Completes the syncs whose zxid is applied.
-    fn take_confirmed(&mut self, cx: &mut Cx<'_>) {
+    fn complete_syncs(&mut self, cx: &mut Cx<'_>) {
         let is_behind = self.next_to_apply().is_some();
         let applied = if is_behind { self.replica.log().applied() } else { self.work.agreed };
         let is_true = |(zxid, ..): &mut (Zxid, ConnId, u64)| *zxid <= applied;
         while let Some((_, conn, request)) = self.work.confirmed.pop_front_if(is_true) {
-            self.on_confirmed(conn, request, cx);
+            self.complete_sync(conn, request, cx);
         }
     }
 

@@ -212,7 +212,7 @@ impl Play {
                 self.step(Input::Client(conn, ClientEvent::Opened(request, identities(options))));
             }
             ["gone"] => self.step(Input::Client(conn, ClientEvent::Closed)),
-            ["drained"] => self.step(Input::Client(conn, ClientEvent::OutputDrained)),
+            ["drained"] => self.step(Input::Client(conn, ClientEvent::Heartbeat)),
             words => {
                 let frame = self.clients.request(conn, words);
                 self.step(Input::Client(conn, ClientEvent::Request(frame)));

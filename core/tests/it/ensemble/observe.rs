@@ -42,7 +42,7 @@ impl Play {
                 ClientEvent::Opened(self.clients.connect_request(options), ids)
             }
             ["gone"] => ClientEvent::Closed,
-            ["drained"] => ClientEvent::OutputDrained,
+            ["drained"] => ClientEvent::Heartbeat,
             words => ClientEvent::Request(self.clients.request(conn, words)),
         };
         self.step(id, Input::Client(conn, event));

@@ -570,7 +570,7 @@ impl Process {
             Input::Client(conn, ClientEvent::Closed) => drop(self.known.remove(conn)),
             Input::Peer(link, PeerEvent::Up { .. }) => drop(self.known_links.insert(*link)),
             Input::Peer(link, PeerEvent::Down) => drop(self.known_links.remove(link)),
-            Input::Client(_, ClientEvent::Request(_) | ClientEvent::OutputDrained)
+            Input::Client(_, ClientEvent::Request(_) | ClientEvent::Heartbeat)
             | Input::Timeout
             | Input::Election(..)
             | Input::Peer(..)

@@ -178,7 +178,7 @@ pub(super) fn summary(input: &Input) -> (u64, &'static [u8]) {
         Input::Client(conn, ClientEvent::Opened(..)) => (conn.0, b"opened"),
         Input::Client(conn, ClientEvent::Request(_)) => (conn.0, b"request"),
         Input::Client(conn, ClientEvent::Closed) => (conn.0, b"closed"),
-        Input::Client(conn, ClientEvent::OutputDrained) => (conn.0, b"heard"),
+        Input::Client(conn, ClientEvent::Heartbeat) => (conn.0, b"heard"),
         Input::Election(from, _) => (from.0, b"notification"),
         Input::Peer(link, PeerEvent::Up { .. }) => (link.0, b"up"),
         Input::Peer(link, PeerEvent::Unreachable { .. }) => (link.0, b"unreachable"),

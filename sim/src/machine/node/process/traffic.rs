@@ -189,7 +189,7 @@ impl Traffic {
                 conn.received.add(1, 0);
                 self.received.add(1, 0);
             }
-            ClientEvent::OutputDrained | ClientEvent::Closed => {}
+            ClientEvent::Heartbeat | ClientEvent::Closed => {}
         }
     }
 
