@@ -1,6 +1,6 @@
 """kazoo, the Python client, against the real server: kazoo_check.py <server binary>
 
-Nodes, versions, watches, sequences, a lock, a queue, a counter and a party; a transaction; four-letter words; and a
+Nodes, versions, watches, sequences, a lock, a queue, a counter and a party; a transaction; four-letter commands; and a
 session with an ephemeral node that goes on over `kill -9` of the server.
 """
 
