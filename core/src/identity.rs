@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_depends_on_every_seed_byte_and_nonces_on_purpose_and_epoch() {
+    fn identity_depends_on_each_seed_byte_and_nonce_on_its_label_and_epoch() {
         let of = |at: usize| {
             let mut bytes = [0; BYTES];
             bytes[at] = 1;

@@ -300,8 +300,8 @@ fn refuse_a_folder_without_data(key: &str, folder: &Path) -> Result<(), Failure>
 }
 
 /// Takes signals that would end the process by default. A terminal that is closed sends SIGHUP, and
-/// so do scripts that rotate logs. SIGXFSZ comes where a file may not grow: whoever writes gets an
-/// error as well, also who writes the log.
+/// so do scripts that rotate logs. SIGXFSZ comes where a file may not grow: the write then fails
+/// with an error, also in the log thread.
 fn survive_signals() -> Result<(), Failure> {
     let cannot_wait = |error| Failure::Other(format!("cannot wait for signals: {error}"));
     let mut hangup = signal(SignalKind::hangup()).map_err(cannot_wait)?;
@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lack_of_space_or_descriptors_is_no_failure_of_the_data() {
+    fn full_disk_exits_with_status_1_not_3() {
         let path = Path::new("/data");
         let (operation, file, place) = ("write", "state.tmp".to_owned(), "log directory");
         let full = StoreError::DiskFull { operation, file: file.clone(), place, free: Some(7) };

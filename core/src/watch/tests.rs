@@ -160,9 +160,9 @@ fn edge_121_watches_are_checked_and_removed_by_type() {
     assert_eq!(changed(&mut watches, "/x"), [B], "another's watch is left alone");
 }
 
-/// WATCH-28.
+/// WATCH-28, edge 135.
 #[test]
-fn edge_135_watch_listings_show_the_data_table() {
+fn edge_135_wchs_wchc_wchp_list_only_the_data_watch_table() {
     let mut watches = none();
     watches.add(Kind::Data, "/", A);
     watches.add(Kind::Child, "/", A);

@@ -6,6 +6,7 @@ mod ensemble;
 mod golden;
 mod passwords;
 mod play;
+mod recover;
 mod scenarios;
 mod tidy;
 mod work;

@@ -157,7 +157,7 @@ fn log_with_gap_is_replaced_by_leaders_snapshot() {
 /// Recovery removes the empty newest segment, so the segment before it becomes the newest. Damage
 /// in that one must not matter at the next start, either. (Seed 0x1e0001002181 of the swarm.)
 #[test]
-fn unneeded_damaged_segment_stays_unneeded_at_next_start() {
+fn damaged_segment_before_snapshot_is_accepted_again_at_next_start() {
     for gone in [false, true] {
         let dir = begun_behind(|dir, before| {
             if gone { dir.lose(before) } else { dir.rot(before, |bytes| bytes[36] ^= 1) }

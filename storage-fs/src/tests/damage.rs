@@ -218,7 +218,7 @@ fn log_that_ends_before_snapshot_it_had_reached_is_damage() {
 }
 
 #[test]
-fn torn_last_batch_within_snapshot_is_no_damage() {
+fn torn_last_batch_that_snapshot_covers_is_accepted() {
     // The snapshot holds every transaction that was recorded as durable.
     for (log_end, torn, is_lost) in [(24, false, false), (27, false, false), (27, true, false)] {
         let sample = sample_and(|store| {

@@ -183,7 +183,7 @@ fn failed_lane_does_not_record_log_end() {
 /// A batch is not needed if its header is readable and the newest snapshot holds all its
 /// transactions.
 #[test]
-fn unreadable_last_batch_within_snapshot_is_no_damage() {
+fn unreadable_last_batch_that_snapshot_covers_is_accepted() {
     for (counter, at, is_lost) in [(30, 60, false), (30, 10, true), (29, 60, true)] {
         let dir = closed_and(|store| snapshot(store, counter));
         let batch = last_batch(&dir.bytes(NEWEST));

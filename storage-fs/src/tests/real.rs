@@ -94,7 +94,7 @@ fn created_files_have_owner_mode_and_links_are_not_followed() {
 }
 
 #[test]
-fn existing_directory_keeps_its_mode_and_open_permissions_are_reported() {
+fn access_by_other_users_is_reported() {
     let temp = tempfile::tempdir().expect("a directory");
     for (mode, open) in [(0o700, false), (0o750, true), (0o755, true), (0o701, true)] {
         std::fs::set_permissions(temp.path(), Permissions::from_mode(mode)).expect("is ours");

@@ -31,7 +31,7 @@ fn messages_arrive_in_order_in_both_directions() {
 }
 
 #[test]
-fn close_lets_queued_messages_leave_and_each_core_gets_one_down() {
+fn close_sends_queued_messages_first_and_reports_down_once() {
     let mut net = Net::new(&options(None));
     let [here, there] = net.linked();
     net.order(TWO, PeerCommand::Send(there, proposal(1, 1 << 20)));

@@ -241,7 +241,7 @@ fn write_in_progress_may_be_partial() {
 }
 
 #[test]
-fn failed_sync_errors_once_and_later_syncs_skip_its_pages() {
+fn failed_sync_reports_once_and_its_pages_stay_lost() {
     let mut lost = 0;
     for seed in 0..50 {
         let rig = rig(seed);

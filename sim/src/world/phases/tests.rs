@@ -124,7 +124,7 @@ fn isolated_server_does_not_join() {
 
 /// A follower sends FOLLOWERINFO a second time, which is legal only as its first message (L12).
 #[test]
-fn out_of_turn_message_is_refused() {
+fn world_fails_when_a_server_refuses_a_real_servers_message() {
     let mut world = calm_world_of(3);
     assert!(world.run_until(Instant(5_000_000_000)));
     let is_link = |parties: &[Party; 2]| parties.iter().all(|p| matches!(p, Party::Server(_)));

@@ -1,4 +1,6 @@
 //! T7: ACLs of reads, writes and events.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::ErrorCode;
 use zabkeeper_core::txn::TxnOp;

@@ -1,4 +1,6 @@
 //! Clients that move between servers: oracles C, S, W and T1 with followers and changes of leader.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};

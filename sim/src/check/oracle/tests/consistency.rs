@@ -1,4 +1,6 @@
 //! C and T6: the consistency that clients rely on, and multis.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::txn::TxnOp;
 use zabkeeper_core::wire::{MultiResult, ReplyBody, Request};

@@ -1,5 +1,7 @@
 //! Z with several servers: acknowledgements and commits here, the other subjects in files of their
 //! own.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use bytes::Bytes;
 use zabkeeper_core::peer::{FromLearner, PeerMessage};

@@ -1,4 +1,6 @@
 //! O2: answers to four-letter commands.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -1,4 +1,6 @@
 //! C11, T8, T10: containers, TTL nodes and quotas.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::Request;

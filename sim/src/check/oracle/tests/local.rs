@@ -1,4 +1,6 @@
 //! S8, and what other oracles check of local sessions.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

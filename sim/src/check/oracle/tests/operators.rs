@@ -1,4 +1,6 @@
 //! O1: answers to operators.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,7 @@
 //! Servers that an epoch leaves out (Z26), messages on replaced links (Z23), initial histories
 //! (Z27), confirmations of a leader (C5), and the number of notifications (L14).
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, ServerState, Vote};

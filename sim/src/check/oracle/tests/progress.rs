@@ -1,4 +1,6 @@
 //! L8, L11 and L13: delays, and links closed too early.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage, ServerState};

@@ -1,4 +1,6 @@
 //! Z and T with one server: proposals, applies and disks.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::store::Entry;
 use zabkeeper_core::{Epoch, Zxid};

@@ -1,4 +1,6 @@
 //! S and C12: sessions, their ids, passwords and ephemeral nodes.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use std::time::Duration;
 

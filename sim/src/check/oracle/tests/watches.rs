@@ -1,4 +1,6 @@
 //! W: watches and their events.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::wire::AddWatchMode::{Persistent, PersistentRecursive};
 use zabkeeper_core::wire::EventType::{

@@ -1,4 +1,6 @@
 //! Z24, Z25: servers that serve without contact to a quorum.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::Instant;
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};

@@ -1,4 +1,6 @@
 //! Z1, Z8, Z9, Z11, Z14, Z16: votes, promises, and the history with which an epoch begins.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::peer::Vote;
 use zabkeeper_core::{Epoch, HistoryStatus, ServerId, Zxid};

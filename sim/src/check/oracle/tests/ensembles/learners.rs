@@ -1,4 +1,6 @@
 //! Z2, Z3, Z5, Z10, Z18, Z19, Z23: what a learner logs, truncates and installs.
+//!
+//! A name that begins with an id is the violation that must be reported.
 
 use bytes::Bytes;
 use zabkeeper_core::io::PeerCommand;
