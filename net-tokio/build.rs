@@ -1,4 +1,4 @@
-//! Notes when the server was built, which `srvr`, `stat`, `envi` and `mntr` say as ZooKeeper's do.
+//! Notes when the server was built, which `srvr`, `stat`, `envi` and `mntr` print as in ZooKeeper.
 //!
 //! `SOURCE_DATE_EPOCH` takes the place of the clock, so that builds can be repeated byte for byte.
 

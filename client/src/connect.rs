@@ -1,6 +1,6 @@
 //! The connect string of ZooKeeper's clients (CLIENT-01) and the chroot in it (CLIENT-02).
 //!
-//! Owns its grammar and the translation of paths. Must not resolve names: the driver does, for each
+//! Owns its grammar and the translation of paths. Must not resolve names: the host does, for each
 //! [`Effect::Dial`](crate::Effect::Dial).
 //!
 //! Invariant: the chroot is empty or a valid path other than `/`.

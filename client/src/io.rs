@@ -1,16 +1,17 @@
 //! The inputs and effects of a session, as plain data.
 //!
-//! Owns [`Input`], [`Outbox`] and the rules for session and driver. Must not decide anything.
+//! Owns [`Input`], [`Outbox`] and the rules that bind a session and its host. Must not decide
+//! anything.
 //!
 //! Rules:
-//! 1. The driver carries out effects in order.
+//! 1. The host carries out effects in order.
 //! 2. The session assigns link ids in ascending order and never reuses one. It ignores inputs of an
 //!    old link, so that a late message of an old connection is not taken for one of a new
 //!    connection.
-//! 3. The driver answers each [`Effect::Dial`] by [`Input::Dialled`] or [`Input::DialFailed`],
+//! 3. The host answers each [`Effect::Dial`] by [`Input::Dialled`] or [`Input::DialFailed`],
 //!    unless [`Effect::HangUp`] comes first. After [`Effect::HangUp`] no input of the link is
 //!    required.
-//! 4. If the driver drops bytes of a link, it reports [`Input::Disconnected`].
+//! 4. If the host drops bytes of a link, it reports [`Input::Disconnected`].
 
 use std::fmt;
 
@@ -63,14 +64,14 @@ pub enum Input {
     Close,
 }
 
-/// The effects of steps. The driver empties it.
+/// The effects of steps. The host empties it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outbox {
-    /// Effects for the driver to carry out, in order.
+    /// Effects for the host to carry out, in order.
     pub effects: Vec<Effect>,
 }
 
-/// One action or notification for the driver.
+/// One action or notification for the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Connect to a server.

@@ -28,8 +28,8 @@ pub(crate) struct SessionState {
     pub(crate) password: Password,
     pub(crate) last_zxid: Zxid,
     /// Every watch has received the events of changes up to this zxid. It is behind `last_zxid`
-    /// while several setWatches requests are outstanding: a reply to one of them says nothing about
-    /// the watches in the others.
+    /// while several setWatches requests are outstanding: a reply to one of them confirms only the
+    /// watches in that one.
     told: Zxid,
     pub(crate) watches: Watches,
     /// Credentials that a server has accepted, sent again on each new connection (HS-13).
@@ -98,7 +98,7 @@ impl SessionState {
         }
     }
 
-    /// How long a server may send nothing before the connection is given up.
+    /// How long a server may send nothing before the session leaves the connection.
     pub(crate) fn read_timeout(&self) -> Duration {
         self.timeout * 2 / 3
     }

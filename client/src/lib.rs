@@ -1,7 +1,7 @@
 //! A client's session with a ZooKeeper ensemble, without sockets, clocks or threads.
 //!
 //! A [`Session`] is a state machine like the server's core: it takes one [`Input`] at a time and
-//! appends effects to an [`Outbox`]. The loop of every driver:
+//! appends effects to an [`Outbox`]. The loop of every host:
 //!
 //! ```text
 //! collect inputs                        outcomes of dials, received bytes, calls, the deadline
@@ -10,8 +10,8 @@
 //! sleep until input or next_deadline()
 //! ```
 //!
-//! A driver must pass received bytes before a timeout that is due at the same time: otherwise,
-//! after a delay of the driver, the session would take a responsive server for a silent one.
+//! A host must pass received bytes before a timeout that is due at the same time: otherwise, after
+//! a delay of the host, the session would take a responsive server for a silent one.
 //!
 //! Of the core, the session uses only the wire format, the ids and the error codes, so it works
 //! with Apache ZooKeeper servers, too.

@@ -35,7 +35,7 @@ pub struct Session {
 enum Phase {
     /// Waits until it is time to connect.
     Waiting { until: Instant },
-    /// The driver is connecting.
+    /// The host is connecting.
     Dialling { link: LinkId, deadline: Instant },
     /// The connect request is sent, its response outstanding.
     Handshaking { link: LinkId, deadline: Instant, inbound: BytesMut },
@@ -69,7 +69,7 @@ impl Session {
             Input::Disconnected { link } if self.link() == Some(link) => {
                 self.lose(now, Disconnect::Disconnected, out);
             }
-            // Inputs of a link that the session has given up.
+            // Inputs of a link that the session has left.
             Input::DialFailed { .. } | Input::Received { .. } | Input::Disconnected { .. } => {}
             Input::Submit(call, request) => self.submit(now, call, request, out),
             Input::Close => self.close(now, out),
@@ -233,7 +233,7 @@ impl Session {
         }
     }
 
-    /// The request in the form to send, or why the session refuses it.
+    /// Checks the request, and adds the chroot. Fails if the session refuses it.
     fn admit(&self, request: Request) -> Result<Request, Failure> {
         let load = match &self.phase {
             Phase::Over(end) => return Err(end.failure()),
@@ -262,7 +262,7 @@ impl Session {
         }
     }
 
-    /// Gives up the connection: all calls fail, also those not sent yet (CLIENT-09). No call is
+    /// Leaves the connection: all calls fail, also those not sent yet (CLIENT-09). No call is
     /// queued while a server serves the session, so either `awaited` or `queue` is empty.
     fn lose(&mut self, now: Instant, loss: Disconnect, out: &mut Outbox) {
         let gone = matches!(loss, Disconnect::DialFailed | Disconnect::Disconnected);

@@ -107,7 +107,7 @@ impl Bench {
         }
     }
 
-    /// Asks for all of it and says what one took.
+    /// Executes `count` requests and prints the cost of one.
     fn measure(&mut self, what: &str, count: u32, request: impl Fn(u32) -> Request) {
         let start = cpu_ns();
         for number in 0..count {

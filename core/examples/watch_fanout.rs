@@ -4,8 +4,7 @@
 //! cargo run --release -p zabkeeper-core --example watch_fanout
 //! ```
 //!
-//! Owns a server with an ideal disk and nobody to send to: the figures are the core's, without
-//! sockets.
+//! Owns a server with an ideal disk and without sockets, so the figures are those of the core.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! Newtypes for identifiers, counters and times, so that the compiler tells them apart.
+//! Newtypes for identifiers, counters and times, which the compiler distinguishes.
 //!
 //! Owns the ordering and printing of identifiers and of time. Must not know any protocol rule.
 
@@ -26,13 +26,13 @@ pub struct ServerId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SessionId(pub i64);
 
-/// One client connection. The driver assigns rising ids and never reuses one, not even after a
-/// restart (drivers start at a random number), because a logged transaction stores the connection
+/// One client connection. The host assigns rising ids and never reuses one, not even after a
+/// restart (hosts start at a random number), because a logged transaction stores the connection
 /// it came from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ConnId(pub u64);
 
-/// One attempt to connect to another server, and the link if the attempt succeeds. The driver
+/// One attempt to connect to another server, and the link if the attempt succeeds. The host
 /// assigns rising ids and never reuses one during the life of a [`Server`](crate::Server).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LinkId(pub u64);
@@ -44,7 +44,7 @@ pub struct LinkId(pub u64);
 )]
 pub struct WriteId(pub u64);
 
-/// A point on the monotonic clock, in nanoseconds since an origin that the driver chooses.
+/// A point on the monotonic clock, in nanoseconds since an origin that the host chooses.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize, Deserialize,
 )]

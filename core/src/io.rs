@@ -1,27 +1,28 @@
 //! The interface of the core: every input and every output, as plain data.
 //!
-//! Owns [`Input`], [`Outbox`] and the rules that bind core and driver. Must not decide anything.
+//! Owns [`Input`], [`Outbox`] and the rules that bind the core and its host. Must not decide
+//! anything. The host keeps some of the rules by calls of [`Driver`](crate::driver::Driver).
 //!
 //! Rules:
 //! 1. Commands within one list of the outbox are ordered; commands of different lists are not. No
 //!    code may rely on another list having been executed.
-//! 2. A command that depends on durability is emitted only on [`DiskEvent::Done`], so the driver
+//! 2. A command that depends on durability is emitted only on [`DiskEvent::Done`], so the host
 //!    checks no conditions. State writes, truncations, rebases and appends share one
 //!    [`WriteId`](crate::WriteId) sequence: the log lane. Snapshot chunks have their own lane; a
 //!    server begins its own snapshot only when the durable log has reached the snapshot's zxid.
 //!    Proposals leave in the same step as the local append, in parallel.
-//! 3. The driver may drop `election` messages at any time, `peers` commands only if it reports
+//! 3. The host may drop `election` messages at any time, `peers` commands only if it reports
 //!    `Down`, `clients` commands only if it reports `Closed`, and `disk` commands never.
 //!    [`DiskEvent::Failed`] halts the server; a failed sync is never retried. The exception is a
 //!    snapshot for which the disk has no room: the core abandons it and begins another one later.
-//! 4. The driver assigns each [`ConnId`] and [`LinkId`] once and never reuses it, so a late message
+//! 4. The host assigns each [`ConnId`] and [`LinkId`] once and never reuses it, so a late message
 //!    of an old connection cannot be mistaken for one of a new connection.
 //! 5. There is one command per log entry. The core does not merge appends; the log's worker takes
 //!    all queued commands, writes them, syncs once and reports the last id.
 //! 6. A transaction is encoded once; the same `Bytes` go to the log and to every live learner.
-//! 7. A function without a `Cx` parameter cannot emit commands: `tree`, `watch`, `quorum`, `log`,
-//!    `session` and `wire` have none.
-//! 8. The driver passes received messages before an [`Input::Timeout`] that is due at the same
+//! 7. A function without a `Cx` parameter cannot emit commands: `tree`, `watch`,
+//!    `membership::quorum`, `log`, `session` and `wire` have none.
+//! 8. The host passes received messages before an [`Input::Timeout`] that is due at the same
 //!    time, so a ping that has arrived counts. Between servers, a ping counts from the time at
 //!    which it was sent, and no client is served after a deadline until a ping that extends the
 //!    deadline has arrived.
@@ -109,7 +110,7 @@ pub enum ClientEvent {
     Heartbeat,
 }
 
-/// The commands that steps emit. The driver empties it before the next batch.
+/// The commands that steps emit. The host empties it before the next batch.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Outbox {
     /// For the three disk workers: each command goes to the worker of its

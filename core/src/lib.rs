@@ -1,10 +1,10 @@
 //! The state machine of Zabkeeper, without sockets, files, clocks or threads.
 //!
 //! A [`Server`] takes one [`Input`] at a time and appends the resulting commands to an [`Outbox`].
-//! A [`Driver`](driver::Driver) stands between the server and the sockets: it decodes and encodes
-//! bytes and enforces limits. The host, which owns the sockets, the disk and the clock, calls both.
-//! The loop is the same in every host. This is a complete host, with one client that sends a
-//! handshake and a request, and a disk that stores nothing:
+//! A [`Driver`](driver::Driver) is the layer between the server and the sockets: it decodes and
+//! encodes bytes and enforces limits. The host, which owns the sockets, the disk and the clock,
+//! calls both. The loop is the same in every host. This is a complete host, with one client that
+//! sends a handshake and a request, and a disk that stores nothing:
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -40,7 +40,7 @@
 //!         out.cost = 0;
 //!         server.step(now, input, &mut out);
 //!     }
-//!     // A real host passes `disk` to its workers, and connects where `Peers::next_dial` says.
+//!     // A real host passes `disk` to its workers, and dials what `Peers::next_dial` returns.
 //!     for command in out.disk.drain(..) {
 //!         if let DiskCommand::Append { id, .. } | DiskCommand::SaveState { id, .. } = command {
 //!             driver.push(Input::Disk(DiskEvent::Done(id)));

@@ -31,285 +31,285 @@ macro_rules! marks {
 }
 
 marks! {
-    /// the only server elects itself
+    /// the only voter elects itself
     ElectionAlone,
     /// a leader has the promises of a quorum for its epoch
     DiscoveryPromised,
     /// a leader is established and serves
     BroadcastBegun,
-    /// a new leader commits what its initial history had and nobody knew to be committed
+    /// a new leader commits and applies the part of its initial history that it had not applied
     HistoryReplayed,
-    /// a client connects while nobody leads, and waits
+    /// a client connects while no leader serves, and its handshake waits
     ConnHeld,
-    /// a client has waited for a leader for too long
+    /// a client has waited too long for a leader, and its connection is closed
     ConnHeldTooLong,
-    /// a session is asked for
+    /// a client requests a new session
     SessionNew,
-    /// a session goes on over a new connection
+    /// a client resumes its session over a new connection to the same server
     SessionReattached,
     /// a new connection of a session closes the older one
     SessionTakenOver,
-    /// a session that has ended, or a wrong password, is refused
+    /// a handshake is refused: the session has ended, or the password is wrong
     SessionRefused,
-    /// a session is ended because its client was silent
+    /// a session expires
     SessionExpired,
-    /// a session has ended, by its client or for its silence
+    /// a session ends, closed by its client or expired
     SessionClosed,
-    /// a client has seen more than this server, which cannot serve it
+    /// a client has seen a later zxid than this server has applied, so its connection is closed
     ClientAhead,
     /// a read waits for an earlier write of its connection
     ReadBehindWrite,
-    /// a write cannot be done, and becomes an error in the log
+    /// a write fails, and its transaction records the error
     WriteRefused,
     /// several transactions are committed in one step
     CommitBatch,
     /// a watch fires
     WatchFired,
-    /// a watch that is set again fires at once
+    /// SetWatches sends an event that the client has missed
     SetWatchesFired,
-    /// a snapshot of the own tree is begun
+    /// a server begins a snapshot of its tree
     SnapshotBegun,
-    /// nodes change while a snapshot is written, and their old states are kept for it
+    /// nodes change during a snapshot, which keeps their old content
     SnapshotSetAside,
-    /// a snapshot of the own tree is durable
+    /// a server's snapshot of its tree is durable
     SnapshotDone,
-    /// snapshots and logs that newer ones replace are removed
+    /// the server purges snapshots and log segments that it no longer needs
     SnapshotPurged,
-    /// a request cannot be read
+    /// a request cannot be decoded
     RequestUndecodable,
-    /// a request of no known kind is refused
+    /// a request of an unknown type is refused
     RequestUnknown,
-    /// a request comes behind the end of its session
+    /// a request arrives on a session that is closing
     RequestOnClosingSession,
-    /// clients are not read because the disk is behind
+    /// clients are not read, because the disk is behind
     PressurePaused,
-    /// an error of the disk halts the server
+    /// a disk error halts the server
     DiskFailed,
     /// a committed transaction does not fit the state, and halts the server
     Inapplicable,
-    /// an epoch has no counters left, and a new one is needed
+    /// the epoch has no zxid left, and a new epoch is needed
     EpochUsedUp,
-    /// a server finds itself elected
+    /// a server's election ends, and it leads
     ElectionWon,
-    /// a server finds somebody else elected
+    /// a server's election ends, and it follows another server
     ElectionJoined,
     /// the server sends its vote again, because no leader was elected
     ElectionResent,
-    /// a learner asks a server that does not lead yet
+    /// a learner sends FOLLOWERINFO to a server that does not lead yet
     LinkEarly,
-    /// a learner has promised a later epoch, so the leader gives up
+    /// a learner has promised a later epoch, so the leader steps down
     LeaderOutrun,
-    /// a learner has a later history, so the leader gives up
+    /// a learner has a later history, so the leader steps down
     LeaderBehind,
-    /// no quorum came in time, so the leader gives up
+    /// no quorum has followed the leader in time, so the leader steps down
     LeaderNotEstablished,
     /// a follower has received nothing from its leader in time
     LeaderSilent,
-    /// what the leader says cannot be followed
+    /// the leader's message breaks the protocol
     LeaderRefused,
-    /// the leader cannot be reached
+    /// a follower cannot connect to its leader
     LeaderUnreachable,
-    /// a learner is in step, and may serve
+    /// a learner that a serving leader has synchronized begins to serve
     LearnerJoined,
     /// a leader has received nothing from a learner in time
     LearnerSilent,
-    /// what a learner says cannot be
+    /// a learner's message breaks the protocol
     LearnerRefused,
-    /// a leader has no quorum any more
+    /// a serving leader has lost its quorum, and steps down
     QuorumLost,
-    /// a learner had promised this epoch before, which proves nothing
+    /// a learner had promised this epoch before, so its promise does not count
     PromiseOld,
-    /// a leader asks for an older epoch than was promised
+    /// a leader proposes an older epoch than the server has promised
     PromiseRefused,
-    /// a server finds its disk empty where others have a history
+    /// a server with an empty disk follows a leader that has a history
     FoundEmpty,
-    /// a server whose disk was empty has the history again, and may count
+    /// a server whose disk was empty or damaged has the history, and its votes count again
     Refilled,
-    /// a learner lacks nothing
+    /// a learner needs no transactions
     SyncDiffEmpty,
-    /// a learner gets the transactions that it lacks
+    /// a learner gets the transactions that it lacks by DIFF
     SyncDiff,
-    /// what a learner lacks is read from the log on disk
+    /// the transactions for a learner are read from the log on disk
     SyncFromDisk,
-    /// a learner must cut its log
+    /// the leader sends TRUNC to a learner
     SyncTrunc,
     /// a learner gets a snapshot
     SyncSnap,
-    /// something is proposed while a learner is brought into step
+    /// the leader proposes a transaction while a learner is not caught up
     SyncMeanwhile,
-    /// the own log is cut as the leader says
+    /// a follower truncates its log by TRUNC
     Truncated,
-    /// a leader's snapshot is taken over
+    /// a follower installs its leader's snapshot
     SnapshotInstalled,
-    /// a follower serves
+    /// a follower begins to serve
     FollowingBegun,
-    /// a write is forwarded to the leader
+    /// a follower forwards a write to the leader
     WriteForwarded,
-    /// a write of before a change of leaders is found in the log, and is not done again
+    /// after a change of leader, a pending write is in the log, and is not submitted again
     WriteFound,
-    /// a write that the old leader was asked for is not in the log, and the new one is asked for it
+    /// after a change of leader, a pending write is not in the log, and is submitted again
     WriteLost,
-    /// a session goes on over another server
+    /// the leader proposes to move a session to another server
     SessionMoved,
-    /// a sync waits for the same round of pings as another
+    /// a sync waits for the same ping round as another
     SyncShared,
-    /// a sync is answered by a transaction instead of a round of pings
+    /// a committed write of the connection confirms a sync, before any ping round does
     SyncByWrite,
-    /// a write comes from where its session has left
+    /// a write comes from a server that its session has left
     WriteOfMovedSession,
-    /// a credential is believed
+    /// a credential is accepted
     AuthAccepted,
-    /// a credential is not believed
+    /// a credential is refused, is missing, or exceeds the bound on identities
     AuthRefused,
-    /// a watch fires for somebody who may not read the node
+    /// a watch fires, and its client may not read the node
     WatchFiltered,
-    /// an empty container, or a node whose time is over, is deleted
+    /// the leader deletes an empty container or an expired TTL node
     NodeExpired,
-    /// a write goes above a quota that only warns
+    /// a write exceeds a soft quota
     QuotaSoft,
-    /// a session is begun that only this server knows
+    /// a local session is created
     SessionLocal,
-    /// a local session becomes known to all
+    /// a local session becomes global
     SessionUpgraded,
-    /// the upgrade of a local session was lost with the leader
+    /// the upgrade of a local session is lost with its leader
     UpgradeLost,
-    /// an answer or a transaction would be larger than is allowed
+    /// a reply or a transaction would exceed the size limit
     RecordTooLarge,
-    /// a later round of the election is joined
+    /// a server enters a later round of the election
     ElectionRoundRaised,
     /// a vote of an earlier round is answered, and does not count
     ElectionRoundOld,
-    /// a better vote: a later epoch
+    /// a server adopts a better vote: a later epoch
     ElectionByEpoch,
-    /// a better vote: a longer history
+    /// a server adopts a better vote: a later zxid in the same epoch
     ElectionByZxid,
-    /// a better vote: the same history, a larger id
+    /// a server adopts a better vote: the same epoch and zxid, a larger id
     ElectionById,
-    /// a better vote comes while a quorum has already agreed
+    /// a better vote arrives after a quorum has agreed
     ElectionLateVote,
-    /// all servers agree, so nobody is waited for
+    /// all voters agree, so the election ends at once
     ElectionComplete,
-    /// a quorum agrees, and nothing better has come within the final wait
+    /// a quorum agrees, and no better vote has come within `final_wait`
     ElectionWaited,
-    /// others say that they follow somebody already
+    /// notifications show that a quorum follows a leader
     ElectionEstablished,
-    /// a candidate was given up that others cannot vouch for any more
+    /// a server drops a candidate whose history no voter confirms any more
     ElectionNotCredible,
-    /// a server leaves a candidate that has never sent a vote itself
+    /// a server drops a candidate that has sent it no vote in this round
     ElectionHearsay,
-    /// votes are repeated as seldom as they ever are
+    /// a vote is sent again after the longest pause
     ElectionRepeatCapped,
-    /// others have elected somebody later
+    /// a later election has begun, and a server joins it
     ElectionOvertaken,
-    /// a quorum asks to follow a server that has not yet received their votes
+    /// a quorum has sent FOLLOWERINFO to a server that still lacks their votes
     ElectionByLinks,
-    /// the own vote waits for the disk
+    /// a server's vote waits until its log is durable
     ElectionVoteHeld,
-    /// a server whose disk is damaged votes for others only
+    /// a server whose data is lost votes for others only
     ElectionDamaged,
-    /// the new epoch follows the leader's own
+    /// the new epoch follows the leader's accepted epoch
     EpochOwn,
-    /// the new epoch follows that of a learner, who has promised more than its leader
+    /// the new epoch follows that of a learner, which has promised more than its leader
     EpochOfLearner,
     /// a follower had promised this epoch before
     PromiseRepeated,
-    /// a bare majority has promised
+    /// exactly a quorum has promised the epoch
     DiscoveryMinimal,
-    /// promises of a quorum did not come in time
+    /// a quorum's promises did not come in time
     DiscoveryTimedOut,
-    /// a quorum was not brought into step in time
+    /// a quorum was not synchronized in time
     SyncTimedOut,
-    /// a learner comes over a new link while its older one stands
+    /// a learner connects again while its older link is open
     LearnerReplaced,
-    /// what a learner lacks is still in memory
+    /// the transactions for a learner come from memory
     SyncFromMemory,
-    /// once its log is cut a learner lacks nothing
+    /// after TRUNC, a learner needs no transactions
     SyncTruncOnly,
-    /// once its log is cut a learner gets what it lacks
+    /// after TRUNC, a learner gets the transactions that it lacks
     SyncTruncDiff,
-    /// a learner's log, once cut, still differs
+    /// after TRUNC, a learner's history still differs
     SyncTruncAgain,
-    /// a learner gets what was written since its snapshot
+    /// after a snapshot, a learner gets the transactions that follow it
     SyncSnapDiff,
     /// a proposal goes to a learner that does not serve yet
     SyncProposalLive,
-    /// the link of a learner ends while it is brought into step
+    /// the link of a learner closes during its synchronization
     SyncInterrupted,
-    /// a follower loses its leader while it is brought into step
+    /// a follower loses its leader during its synchronization
     SyncLeaderLost,
-    /// a leader loses its quorum while it brings it into step
+    /// a leader loses its quorum during synchronization
     SyncQuorumLost,
-    /// the own snapshot is given up for that of a leader
+    /// a server drops its own unfinished snapshot for its leader's
     SnapshotReplaced,
-    /// the rest of a leader's snapshot will not come
+    /// a follower drops an incomplete snapshot of its leader
     SnapshotAbandoned,
-    /// a transaction is committed by a bare majority
+    /// an acknowledgement completes the quorum for a transaction
     CommitExact,
-    /// the leader's own disk makes the majority
+    /// the leader's own disk completes the quorum for a transaction
     CommitLeaderLast,
-    /// a transaction is committed by more than a bare majority
+    /// an acknowledgement arrives for a transaction that a quorum already has
     CommitAckLate,
-    /// a leader ends with transactions in its log that it has not committed
+    /// a leader's role ends with uncommitted transactions in its log
     LeaderLeftUncommitted,
-    /// a follower ends with transactions in its log that it does not know to be committed
+    /// a follower's role ends with transactions that it does not know to be committed
     FollowerLeftUncommitted,
-    /// something comes over a link that was given up
+    /// a message arrives on a link that this server has closed
     LinkDead,
-    /// a link stands that nobody wants any more
+    /// a link comes up that the server no longer needs
     LinkUnwanted,
-    /// the disk ends what an earlier role has begun, or what nobody waits for
+    /// a write of the state file completes, and the follower does not wait for it
     StateDoneStale,
-    /// nothing is removed, because a learner is still being sent it
+    /// files are not purged, because a learner still needs them
     PurgeHeld,
-    /// the own log cannot be read for a learner
+    /// the log or a snapshot cannot be read for a learner
     LogReadFailed,
-    /// a server stood still, so no client was silent
+    /// the disk has kept clients unread for more than half a tick, so all sessions are renewed
     SessionsSpared,
-    /// a leader did not read its clients because of its disk, so no session expires
+    /// the leader has stalled for more than a tick, so it renews all sessions and expires none
     SessionsStalled,
-    /// a session is asked for that has ended
+    /// a client resumes a session that has ended
     SessionMoveDead,
-    /// a session is asked for that is about to end
+    /// a client resumes a session that is closing
     SessionMoveClosing,
-    /// the node of a watch that is set again is gone
+    /// SetWatches finds that the node was deleted
     SetWatchesDeleted,
-    /// the node of a watch that is set again is there now
+    /// SetWatches finds that the node was created
     SetWatchesCreated,
-    /// the data of a watch that is set again has changed
+    /// SetWatches finds that the data has changed
     SetWatchesData,
-    /// the children of a watch that is set again have changed
+    /// SetWatches finds that the children have changed
     SetWatchesChildren,
-    /// a watch that is set again waits on
+    /// SetWatches sets a watch again whose node has not changed
     SetWatchesKept,
     /// a client removes a watch
     WatchRemoved,
-    /// a client removes a watch that it does not have
+    /// a client removes a watch that it has not set
     WatchMissing,
-    /// several clients receive events of one change
+    /// several clients have watches that one change fires
     WatchShared,
-    /// a learner gets a snapshot although its log could be continued
+    /// a learner gets a snapshot although the log would suffice
     SyncSnapPreferred,
-    /// there is no room for a snapshot of the own tree: it is given up for now
+    /// the disk has no room for a server's own snapshot, which is dropped
     SnapshotFailed,
-    /// there is no room for a leader's snapshot: the server leaves that leader for now
+    /// the disk has no room for a leader's snapshot, so the server leaves that leader
     SnapshotRefused,
-    /// a server of another ensemble is refused
+    /// a server of another ensemble, or its data, is refused
     EnsembleDiffers,
-    /// a learner's history has an epoch of another leader with the same number
+    /// the state or the history of a learner differs from the leader's
     HistoryDiffers,
-    /// a server sets its data aside, which is not the ensemble's
+    /// a server is to set its data aside, because it differs from the ensemble's
     SetsAside,
-    /// a learner waits for a snapshot, because the last one cannot be read
+    /// a learner waits for a new snapshot, because the last one is unreadable
     SyncAwaitsSnapshot,
-    /// two servers have different states at one position
+    /// two servers have different states at one zxid
     StateDiffers,
-    /// a step has done its share of loading a leader's snapshot
+    /// the budget of a step is spent, and the rest of a leader's snapshot is loaded later
     LoadSliced,
-    /// a step has done its share, and committed transactions wait for the next one
+    /// the budget of a step is spent, and committed transactions wait for the next one
     ApplySliced,
-    /// a step has done its share, and reads whose turn has come wait for the next one
+    /// the budget of a step is spent, and reads that may be answered wait for the next one
     ReadsSliced,
-    /// a quorum has an epoch's history with other voters, and the leader has a learner keep those
+    /// a quorum has the history, and NEWLEADER names the current voters to a learner
     VotersRenewed,
 }
 

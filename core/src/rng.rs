@@ -1,4 +1,4 @@
-//! Pseudo-random generator of the core, seeded by the driver, for choices that need no secrecy.
+//! Pseudo-random generator of the core, seeded by the host, for choices that need no secrecy.
 //!
 //! Owns the random state of one server. Must not be used for secrets.
 

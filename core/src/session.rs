@@ -1,8 +1,8 @@
 //! Sessions: the replicated table, and expiry (Java `SessionTrackerImpl`, `ExpiryQueue`).
 //!
-//! Owns ids, passwords, timeouts and expiry. Must not know connections: `server` maps sessions to
-//! them. Only transactions add sessions to the table or remove them; on expiry the leader proposes
-//! such a transaction. Local sessions are not in the table (`front/local`).
+//! Owns ids, passwords, timeouts and expiry. Must not know connections: `front` maps sessions to
+//! them (`by_session`). Only transactions add sessions to the table or remove them; on expiry the
+//! leader proposes such a transaction. Local sessions are not in the table (`front/local`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -240,8 +240,8 @@ fn leap_over(last: SessionId, rng: &mut Rng) -> SessionId {
 }
 
 /// The password that ZooKeeper gives a session (HS-08): 16 bytes of Java's `Random`, seeded with
-/// the id and a constant. Anybody who knows the id can compute it. Used for sessions that are older
-/// than their ensemble's secret.
+/// the id and a constant. Any client that knows the id can compute it. Used for sessions that are
+/// older than their ensemble's secret.
 pub(crate) fn zookeeper_password(id: SessionId) -> Password {
     const MASK: u64 = (1 << 48) - 1;
     const MULTIPLIER: u64 = 0x5_deec_e66d;

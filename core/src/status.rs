@@ -1,7 +1,7 @@
 //! State of a server for operators, tests and checkers, as plain data.
 //!
-//! Owns the fields of `srvr` and `mntr` that the core knows. Must not render them: drivers add what
-//! only they know (traffic, latency) and print.
+//! Owns the fields of `srvr` and `mntr` that the core knows. Must not render them: `driver`
+//! does, and adds its own figures (traffic, latency).
 
 use std::fmt;
 

@@ -121,7 +121,7 @@ pub enum DiskCommand {
     },
     /// Reader lane: read durable transactions after a position, for a learner.
     ReadLog {
-        /// For which link.
+        /// The link of the learner.
         link: LinkId,
         /// The position.
         after: Zxid,

@@ -29,7 +29,8 @@ pub struct ThrottleOptions {
     pub freeze_time: Option<Duration>,
     /// Added to the drop probability when the bucket is empty, in millionths. Default 20,000.
     pub drop_increase: u32,
-    /// Subtracted from it when the bucket is full enough, in millionths. Default 2,000.
+    /// Subtracted from the drop probability when the bucket is full enough, in millionths. Default
+    /// 2,000.
     pub drop_decrease: u32,
     /// Part of the capacity that may be missing from a full enough bucket, in millionths. Default
     /// 0.

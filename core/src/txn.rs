@@ -134,7 +134,7 @@ pub enum Lifetime {
     Ephemeral,
     /// Until its last child is deleted (DATA-18).
     Container,
-    /// Until it has no children and nobody has written it for `ms` (DATA-19).
+    /// Until it has no children and no client has written it for `ms` (DATA-19).
     Ttl {
         /// Time to live in ms, from 1 to 2^40-1.
         ms: u64,

@@ -55,7 +55,7 @@ pub(crate) fn check(input: &[u8]) -> Understood {
     whole
 }
 
-/// Decodes as a driver does: appends each piece, and takes frames until there are no more.
+/// Decodes as `core::driver` does: appends each piece, and takes frames until there are no more.
 fn understand<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Understood {
     let mut frames = ClientFrames::new(MAX_FRAME_DEFAULT);
     let mut understood = Understood::default();

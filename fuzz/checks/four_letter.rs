@@ -70,7 +70,7 @@ pub(crate) fn check(input: &[u8]) -> Answered {
     Answered { command, allowed, texts }
 }
 
-/// Decodes the command at the start of a connection, as a driver does.
+/// Decodes the command at the start of a connection, as `core::driver` does.
 fn command(arrived: &[u8]) -> Option<FourLetterCommand> {
     let mut frames = ClientFrames::new(MAX_FRAME_DEFAULT);
     let mut buffer = BytesMut::new();

@@ -1,6 +1,6 @@
 //! A running core with simulated clients, an ideal disk and two clocks.
 //!
-//! It acts as a driver and checks what drivers rely on: every reply decodes as its request expects,
+//! It acts as a host and checks what hosts rely on: every reply decodes as its request expects,
 //! replies come in the order of the requests, no command follows the close of a connection, and a
 //! server without outstanding work is idle.
 

@@ -31,7 +31,7 @@ use zabkeeper_core::{
 
 const HERE: ServerId = ServerId(2);
 const BEGIN: WallMs = WallMs(1_795_274_515_500);
-/// Longest frame of a learner, as in the driver of `net-tokio`.
+/// Longest frame of a learner, as in `core::driver`.
 const LEARNER_BYTES: usize = 8 << 20;
 /// Maximum buffered bytes of a link that the core has not accepted yet, besides one received piece.
 const GREETED_BYTES: usize = (8 << 10) + 64;

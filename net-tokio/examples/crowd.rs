@@ -6,7 +6,7 @@
 //!     zabkeeper=127.0.0.1:2182=PID
 //! ```
 //!
-//! Speaks raw frames, as any client does. One server after the other, each in the same way; a fresh
+//! Sends raw frames, as any client does. One server after the other, each in the same way; a fresh
 //! one needs `maxClientCnxns=0`, `maxSessionTimeout=600000` and room for some 12,000 open files.
 //! PID is that of the server, whose resident memory is read from `/proc`.
 #![expect(
@@ -235,7 +235,7 @@ where
     tasks.join_all().await.into_iter().collect()
 }
 
-/// Opens sessions, or goes on with these.
+/// Opens sessions, or resumes the given ones.
 async fn open(
     server: SocketAddr,
     sessions: impl IntoIterator<Item = (SessionId, Password)>,
@@ -302,7 +302,7 @@ async fn measure(server: SocketAddr, pid: u32) -> Result<Vec<Figure>, Failure> {
 
     let begun = Instant::now();
     clients = each(clients, |index, mut client| async move {
-        // On nodes that are not there: what is measured is the watch.
+        // On absent nodes, so that only the watch is measured.
         let watch =
             |n| Request::Exists { path: format!("/watched/by-{index}/number-{n}"), watch: true };
         client.call((0..WATCHES).map(watch), -101).await?;
@@ -324,7 +324,7 @@ async fn measure(server: SocketAddr, pid: u32) -> Result<Vec<Figure>, Failure> {
         let probe = probe(server, Arc::clone(&stop));
         tokio::time::sleep(Duration::from_millis(500)).await;
         let slowest = if round == 0 {
-            // The same probe, and nothing to tell.
+            // The same probe, while no change is sent.
             tokio::time::sleep(Duration::from_secs(3)).await;
             &mut quiet
         } else {

@@ -126,7 +126,7 @@ impl Conn {
         shared.wake().notify_one();
     }
 
-    /// Returns when the driver wants the socket to be closed at once.
+    /// Returns when the driver's interest in the socket is to close it at once.
     async fn has_to_close(&self, shared: &Shared) {
         while shared.driver().interest(self.id) != Interest::Close {
             self.changed.notified().await;

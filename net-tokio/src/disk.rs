@@ -28,7 +28,7 @@ use zabkeeper_core::store::{DiskCommand, DiskEvent, Lane};
 /// server that is killed while idle.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// The driver's handle to the threads.
+/// The event loop's handle to the threads.
 pub(crate) struct Disk {
     log: Sender<Vec<DiskCommand>>,
     snapshots: Sender<DiskCommand>,
@@ -37,7 +37,7 @@ pub(crate) struct Disk {
     threads: [JoinHandle<()>; 3],
 }
 
-/// The completions of the threads, and the notification that wakes the driver.
+/// The completions of the threads, and the notification that wakes the event loop.
 struct Completions {
     events: Mutex<Vec<DiskEvent>>,
     wake: Arc<Notify>,
@@ -160,7 +160,7 @@ fn run_log(
                 recorded = true;
                 continue;
             }
-            // The driver has dropped the queue: the process stops.
+            // The event loop has dropped the queue: the process stops.
             Err(RecvTimeoutError::Disconnected) => return lane.record_end(),
         };
         while let Ok(more) = queue.try_recv() {

@@ -25,7 +25,7 @@ const COMPARED: usize = 1000;
 /// Time for the log's end to be recorded when the server stops with requests unanswered.
 const LAST_RECORD: Duration = Duration::from_secs(1);
 
-/// Steps the core until it halts or is told to stop.
+/// Steps the core until it halts or the process stops.
 pub(crate) struct EventLoop {
     server: Server,
     shared: Rc<Shared>,
@@ -118,13 +118,13 @@ impl EventLoop {
             () = self.timer.as_mut() => {}
         }
         if at <= self.shared.clock.mono() {
-            // What lies in the sockets has come before: this process may have stood still.
+            // The process may have stalled: bytes in the sockets arrived before the deadline.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Offers what the core has to say to the sockets, each once, wakes whose socket is to be
-    /// treated otherwise, and opens connections to other servers.
+    /// Offers queued output to each socket once, and wakes tasks whose `Interest` has changed.
+    /// Opens connections to other servers, and collects facts that answers wait for.
     fn deliver(&mut self, now: Now) {
         let mut driver = self.shared.driver();
         driver.deliver(now, &self.server, &mut self.outbox);
@@ -150,7 +150,7 @@ impl EventLoop {
         }
     }
 
-    /// Tells people on the terminal, and the log, once that clients are served.
+    /// Prints, and logs, once that clients are served.
     fn announce(&mut self) {
         if self.announced {
             return;
@@ -214,7 +214,7 @@ impl EventLoop {
                     && status.applied == status.appended
                     && status.durable == status.appended
             }
-            // Others go on writing: all that is owed is answers to what has been read.
+            // Other servers continue to write: only answers to requests already read must leave.
             Some(_) => self.shared.driver().clients.unanswered() == 0,
         };
         let latest = stopping?;

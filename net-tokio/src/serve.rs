@@ -246,7 +246,7 @@ fn damage_remedy(settings: &Settings) -> String {
 }
 
 /// Warns of directories that other users may enter. The server keeps the mode of directories that
-/// it has not created: somebody may rely on it.
+/// it has not created, because other programs may rely on it.
 fn warn_of_readers(dirs: [&OsDir; 2]) {
     let mut paths: Vec<&Path> = Vec::new();
     for dir in dirs {
@@ -284,8 +284,8 @@ fn refuse_data_of_zookeeper(folder: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Refuses to start empty if the settings say so: the folder may be the mount point of a disk that
-/// is not mounted (CONF-33).
+/// Refuses to start without data if the settings require data: the folder may be the mount point of
+/// a disk that is not mounted (CONF-33).
 fn refuse_a_folder_without_data(key: &str, folder: &Path) -> Result<(), Failure> {
     if [OUR_FOLDER, FOLDER_OF_ZOOKEEPER].iter().any(|name| folder.join(name).is_dir()) {
         return Ok(());

@@ -8,7 +8,7 @@
 //! world     one ensemble: options, event loop, phases,  imports the rooms below
 //!           fault injection
 //! clients   client library with its user, calls         imports the rooms below
-//! machine   server with its driver loop, disk           imports record and the rooms below
+//! machine   server with its host's loop, disk           imports record and the rooms below
 //! record    trace, counters, timeline, summary, page    imports the rooms below
 //! network   byte streams, reachability                  imports engine, check
 //! faults    catalog, coverage marks, heal               imports engine

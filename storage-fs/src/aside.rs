@@ -22,7 +22,7 @@ use crate::state::{self, Slot, StateFile};
 use crate::vfs::Vfs;
 
 /// Sets the store in these directories aside and returns the new names of its files. The next
-/// `open` finds a store without transactions whose state says `damaged`; the accepted epoch stays
+/// `open` finds a store without transactions whose state is `damaged`; the accepted epoch stays
 /// as far as it can be read.
 ///
 /// For a member of an ensemble that has a quorum without it, after `open` has failed with

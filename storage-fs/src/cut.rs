@@ -5,7 +5,7 @@
 //! the caller does that first.
 //!
 //! A segment is shortened by a copy that is renamed over it. So the cut is atomic, no removed bytes
-//! remain after the new end, and a reader that has the old file open can go on reading it.
+//! remain after the new end, and a reader that has the old file open can continue to read it.
 
 use zabkeeper_core::Zxid;
 use zabkeeper_core::store::Entry;
@@ -36,8 +36,8 @@ impl<V: Vfs> Cut<V> {
     ///
     /// The snapshot lane may concurrently remove segments that end at or before a snapshot, and so
     /// at or before `to`. The segment to shorten has transactions after `to`, so it is not among
-    /// them. A segment that ends at or before `to` is not opened: the next segment's header says
-    /// where it ends.
+    /// them. A segment that ends at or before `to` is not opened: the next segment's header has
+    /// its end.
     ///
     /// # Errors
     /// A damaged log, and those of the file system.

@@ -1,13 +1,13 @@
 //! Errors of the store, one variant for each thing the operator has to do.
 //!
 //! Owns the error texts for operators. Must not decide what happens next: every error stops the
-//! server, except that after [`StoreError::Damaged`] the driver of an ensemble member may set the
+//! server, except that after [`StoreError::Damaged`] the host of an ensemble member may set the
 //! store aside, because the other members hold the lost data.
 
 use std::fmt;
 use std::io;
 
-/// Why the store cannot go on. `Clone`, because a failed lane returns the same error from every
+/// Why the store cannot continue. `Clone`, because a failed lane returns the same error from every
 /// later call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreError {
@@ -24,7 +24,7 @@ pub enum StoreError {
         file: String,
         /// The directory, by its name for the operator.
         place: &'static str,
-        /// Bytes still available; `None` if the file system does not say.
+        /// Bytes still available; `None` if the file system does not report them.
         free: Option<u64>,
     },
     /// The process or the system is out of file descriptors (`EMFILE`, `ENFILE`).

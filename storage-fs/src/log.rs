@@ -100,8 +100,8 @@ impl<V: Vfs> LogLane<V> {
     }
 
     /// Records the end of the log in the state file, durably, unless it is recorded already: so a
-    /// later start can detect that the end is missing. For a driver whose log has had no appends
-    /// for a while, or that stops.
+    /// later start can detect that the end is missing. The host calls it when the log has had no
+    /// appends for a while, and before the host stops.
     ///
     /// # Errors
     /// Those of [`LogLane::run`].

@@ -1,7 +1,7 @@
 //! The reader lane: reads the log and snapshots for learners.
 //!
-//! Owns no file: it reads files of the other lanes, and can go on reading a file that they remove
-//! after it was opened. Must not assume that a file it has seen still exists, nor change any file,
+//! Owns no file: it reads files of the other lanes. It can continue to read an open file that they
+//! remove. Must not assume that a file it has seen still exists, nor change any file,
 //! except that it renames a snapshot that it finds damaged, so that no later read uses it.
 //!
 //! The log lane may concurrently be writing the next batch, so an incomplete batch is the end of
@@ -85,8 +85,8 @@ impl<V: Vfs> ReaderLane<V> {
         }
     }
 
-    /// Reads transactions after `after`, about `most` bytes of them; the error says why there are
-    /// none.
+    /// Reads transactions after `after`, about `most` bytes of them. Fails if the log lacks
+    /// them or is unreadable.
     fn read_log(&mut self, link: LinkId, after: Zxid, most: usize) -> Result<Vec<Entry>, String> {
         let known = self.places.remove(&link).filter(|known| known.place.last <= after);
         let mut wanted = Wanted { after, most, found: Vec::new(), size: 0 };
@@ -107,7 +107,7 @@ impl<V: Vfs> ReaderLane<V> {
         Ok(wanted.found)
     }
 
-    /// Reads a chunk of a snapshot; the flag says whether it is the last.
+    /// Reads a chunk of a snapshot; the flag: is it the last?
     fn read_snapshot(
         &mut self,
         link: LinkId,
@@ -219,7 +219,7 @@ impl Wanted {
     /// transaction. Returns the position at which the next read begins.
     ///
     /// # Errors
-    /// Why the read cannot go on; `found` may hold entries nevertheless.
+    /// Why the read cannot continue; `found` may hold entries nevertheless.
     fn read<V: Vfs>(
         &mut self,
         dir: &Dir<V>,

@@ -10,7 +10,7 @@
 //!
 //! If the log ends before the newest usable snapshot, that snapshot came from a leader and replaces
 //! the log, which recovery removes: all its committed transactions are in the snapshot. But if the
-//! state file says that the log was durable beyond the snapshot, the end of the log is missing.
+//! state file records that the log was durable beyond the snapshot, the end of the log is missing.
 
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ fn judge<V: Vfs>(
     Ok((snapshots, log))
 }
 
-/// The snapshot that the state file names from now on: no truncation goes below it.
+/// The snapshot that this start will save in the state file: no truncation goes below it.
 fn depended_on<V: Vfs>(state: &DurableState, snapshots: &Snapshots, log: &Log<V>) -> Zxid {
     let is_log_empty = log.newest.is_none() || log.replaced.is_some();
     // An unusable snapshot is set aside, and the server depends on an older one.
@@ -159,8 +159,8 @@ fn recovered<V: Vfs>(state: DurableState, snapshots: Snapshots, log: Log<V>) -> 
     recovered
 }
 
-/// Checks what `Server::recover` relies on. All of it holds whatever the files contain, because
-/// files that do not fit together are an error before this.
+/// Checks what `Server::recover` relies on. It holds for any content of the files, because earlier
+/// steps fail on files that do not fit together.
 fn check_recovered(recovered: &Recovered) {
     let Recovered { state, snapshot, entries, snapshots, history } = recovered;
     let base = snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
@@ -238,7 +238,7 @@ pub(crate) fn lock<V: Vfs>(log: &Dir<V>, snapshots: &Dir<V>) -> Result<Locks<V::
 }
 
 /// Are these the same directory? The lock of `other` is held, either through `held` or by another
-/// process. A [`Vfs`] cannot tell, so a probe file is created in `held` and looked for in `other`.
+/// process. A [`Vfs`] cannot compare them, so a probe file in `held` is searched in `other`.
 fn is_same<V: Vfs>(held: &Dir<V>, other: &Dir<V>) -> Result<bool, StoreError> {
     let seen = || Ok(other.list()?.iter().any(|name| name == names::PROBE));
     held.create(names::PROBE)?;
@@ -522,8 +522,8 @@ impl<V: Vfs> Log<V> {
     }
 }
 
-/// The zxids of these segments, back from `end` to the first gap or unreadable segment; and the
-/// segments before that.
+/// The history in `segments` that ends at `end` without a gap or an unreadable segment; and the
+/// segments before the gap.
 fn older_history<V: Vfs>(
     dir: &Dir<V>,
     segments: &[Zxid],

@@ -4,7 +4,7 @@
 //! while the other one is durable and valid. Must not interpret the state, such as its epochs.
 //!
 //! The note is written after each batch of the log and not synced: only a power failure can lose
-//! it. So after a kill under load, a file other than the log says where the log ends. The note is
+//! it. So after a kill under load, a file other than the log has the end of the log. The note is
 //! never ahead of the log.
 //!
 //! An open replaces the file and never repairs it in place. After a kill or a failed sync one slot
@@ -150,7 +150,7 @@ fn encode_note(log_end: Zxid) -> Vec<u8> {
 }
 
 /// Reads the state file and changes nothing. `log_end` is the greater of the slot's and the note's.
-/// The flag says whether both slots are equal: if not, a save was interrupted or one slot is
+/// The flag: are both slots equal? If not, a save was interrupted or one slot is
 /// damaged.
 ///
 /// # Errors

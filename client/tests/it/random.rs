@@ -94,7 +94,7 @@ impl World {
             world.turn();
         }
         world.step(Input::Close);
-        // A closed session ends by itself, with or without a server.
+        // A closed session ends after its deadlines, with or without a server.
         while let Some(due) = world.session.next_deadline() {
             world.now = world.now.max(due);
             world.step(Input::Timeout);
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// An input of a link that was given up or never existed.
+    /// An input of a link that the session has left, or that never existed.
     fn stale(&mut self) {
         let current = self.server.as_ref().map_or(0, |server| server.link.0);
         let link = LinkId(if self.below(2) == 0 { current + 1 } else { current.saturating_sub(1) });

@@ -250,7 +250,7 @@ fn event_removes_the_watches_it_fires() {
 
 /// CLIENT-10.
 #[test]
-fn expiry_is_reported_by_handshake_and_final() {
+fn refused_handshake_reports_expiry_and_ends_the_session() {
     insta::assert_snapshot!(after_connecting(
         "a,b",
         vec![
@@ -450,7 +450,7 @@ fn resumed_session_must_keep_its_id() {
 
 /// HS-13.
 #[test]
-fn auth_is_sent_first_after_reconnect_and_reply_may_overtake() {
+fn auth_is_sent_first_after_reconnect_and_its_reply_may_come_early() {
     insta::assert_snapshot!(after_connecting(
         "a,b",
         vec![

@@ -54,7 +54,7 @@ pub trait Scheme: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Further identities implied by one that the driver knows, such as the subject of a
+    /// Further identities implied by one that the host has verified, such as the subject of a
     /// certificate (ACL-11). By default: none.
     fn implied(&self, _id: &Id) -> Vec<Id> {
         Vec::new()
@@ -176,7 +176,7 @@ impl Schemes {
         self.get(scheme)?.node()
     }
 
-    /// The identities of a new connection: those that its driver knows, and those that they imply.
+    /// The identities of a new connection: those of host and driver, and those that they imply.
     pub(crate) fn opened(&self, ids: Vec<Id>) -> Identities {
         let mut known = Identities::default();
         for id in ids {

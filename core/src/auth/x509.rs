@@ -1,6 +1,6 @@
 //! Scheme `x509`: subjects of certificates (ACL-11, Java `X509AuthenticationProvider`).
 //!
-//! Owns the syntax of distinguished names in lists. The driver verifies the certificate and passes
+//! Owns the syntax of distinguished names in lists. The host verifies the certificate and passes
 //! its subject.
 
 use super::{Access, AuthOutcome, Facts, SUPER, Scheme};

@@ -446,7 +446,7 @@ impl Clients {
         }
     }
 
-    /// Queues the core's output. `reads` says whether clients may be read from now on.
+    /// Queues the core's output. `reads`: may clients be read from now on?
     pub(super) fn deliver(
         &mut self,
         commands: &mut Vec<(ConnId, ClientCommand)>,

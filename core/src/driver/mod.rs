@@ -1,5 +1,5 @@
-//! The half of every driver that has no sockets: it turns bytes of clients and other servers into
-//! inputs of the core, the core's output into bytes, and schedules both.
+//! The driver, a layer between core and host: it turns bytes of clients and other servers into
+//! inputs of the core and the core's output into bytes, and schedules both.
 //!
 //! Owns the bytes of all connections in both directions, the bounds on the memory that remote ends
 //! may occupy, and the order in which inputs reach the [`Server`]. It may delay, drop and refuse
@@ -135,7 +135,7 @@ impl Driver {
     }
 
     /// Sets the members of the ensemble with their addresses, for reports. Without them the server
-    /// counts as a standalone one, which has no role and waits for nobody.
+    /// counts as a standalone one, which has no role and waits for no other.
     #[must_use]
     pub fn with_members(mut self, members: BTreeMap<ServerId, MemberAddresses>) -> Driver {
         self.reports.set_members(members);

@@ -1,7 +1,7 @@
 //! What operators read in the log of a server, beside its start and its end.
 //!
-//! Owns which events become a line, their texts, and when a server that serves no clients says what
-//! it waits for. Must not write: the host does, and bounds the lines of each kind.
+//! Owns which events become a line, their texts, and when a server that serves no clients reports
+//! what it waits for. Must not write: the host does, and bounds the lines of each kind.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
@@ -44,7 +44,7 @@ pub struct Report {
 /// The level of a [`Report`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReportLevel {
-    /// Something that goes on, or that is nobody's fault.
+    /// Something that continues, or that is no fault.
     Debug,
     /// A change.
     Info,
@@ -66,7 +66,7 @@ pub struct MemberAddresses {
 pub struct Reports {
     own: ServerId,
     record_bytes: usize,
-    /// All members of the ensemble; empty for a standalone server, which waits for nobody.
+    /// All members of the ensemble; empty for a standalone server, which waits for no other.
     members: BTreeMap<ServerId, MemberAddresses>,
     lines: VecDeque<Report>,
     reported_role: Option<(Mode, Option<ServerId>, bool)>,
@@ -325,7 +325,7 @@ mod tests {
     use crate::membership::Voters;
     use crate::store::Recovered;
 
-    /// A server of three, which nobody reaches, and its driver.
+    /// One of three servers, which reaches no other server, and its driver.
     fn alone_of_three(named: bool) -> (Server, Driver) {
         let ids = [1, 2, 3].map(ServerId);
         let voters = Voters::new(ids);

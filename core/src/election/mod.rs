@@ -9,7 +9,7 @@
 //! quorum shares the own vote   ──► over at once if all voters but a lost leader share it,
 //!                                  else after `final_wait` without a better vote
 //!  quorum follows a leader,
-//!      which says that it leads ──► follow it
+//!              which is leading ──► follow it
 //! ```
 //!
 //! The winner may be unfit: discovery compares histories again, and a leader that cannot lead costs
@@ -23,7 +23,7 @@
 //!   votes, the one with the worse vote adopts the better one.
 //!
 //! Voters may keep a vote alive among themselves although its candidate is gone, while another
-//! voter does not believe in that candidate. So a server whose resend pause has reached
+//! voter has rejected that candidate. So a server whose resend pause has reached
 //! `notify_max`, without a notification of the candidate itself in this round, starts a new round,
 //! in which each server first votes for its own history.
 //!
@@ -438,8 +438,8 @@ impl Election {
         votes.map(|received| received.vote).filter(|vote| self.is_credible(*vote)).max()
     }
 
-    /// May the candidate have this history? What the candidate says of itself overrides what others
-    /// say: it may have lost its disk, or found its log damaged, in the meantime.
+    /// May the candidate have this history? The candidate's own notification overrides those of
+    /// others: it may have lost its disk, or found its log damaged, in the meantime.
     fn is_credible(&self, vote: Vote) -> bool {
         if vote.candidate == self.own {
             let own = self.initial;

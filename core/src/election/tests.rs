@@ -93,7 +93,7 @@ fn server_sends_nothing_before_its_vote_but_keeps_received_votes() {
 
 /// FLE-04.
 #[test]
-fn notification_sets_round_and_proposal_and_reaction() {
+fn notification_determines_round_proposal_and_recipients() {
     use Recipients::{All, None, Sender};
     let own = vote(1, 5, 2);
     for (received, recipients, round, proposal) in [
@@ -355,7 +355,7 @@ fn uninitialized_voters_decide_only_among_themselves() {
         // Server 1 has begun an epoch before, and logged nothing: all voters are needed.
         (vote(0, 0, 1), Complete, &[(3, Uninitialized, empty)], false),
         (vote(0, 0, 1), Complete, &[(3, Uninitialized, empty), (2, Uninitialized, empty)], true),
-        // A complete history was reported once, so empty disks may be wiped ones, even if its
+        // A complete history was reported once, so empty disks may have lost data, even if its
         // server is silent now.
         (
             vote(0, 0, 1),
@@ -363,7 +363,7 @@ fn uninitialized_voters_decide_only_among_themselves() {
             &[(2, Complete, vote(0, 0, 2)), (3, Uninitialized, empty)],
             false,
         ),
-        // A wiped server and one with a history: neither counts beside the other.
+        // A server with an erased disk and one with a history: neither counts beside the other.
         (vote(0, 0, 1), Uninitialized, &[(3, Complete, vote(1, 5, 3))], false),
         (
             vote(0, 0, 1),
@@ -433,7 +433,7 @@ fn candidate_with_less_history_than_reported_loses_votes() {
         case.receive(2, looks(5, full));
         assert_eq!(case.looking.proposal(), Some(proposal));
     }
-    // The wiped server itself rejects others' votes for its former history.
+    // The server with the erased disk rejects others' votes for its former history.
     let mut wiped = Case::new(vote(0, 0, 3), HistoryStatus::Uninitialized, 3);
     assert_eq!(wiped.receive(1, looks(5, full)), Recipients::Sender);
     assert_eq!(wiped.looking.proposal(), Some(vote(0, 0, 3)));

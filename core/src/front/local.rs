@@ -83,7 +83,7 @@ impl LocalSessions {
         self.own.track(id, timeout_ms, now);
     }
 
-    /// The kind of session that the leader is told for this write. The first write that creates an
+    /// The kind of session that the request states to the leader. The first write that creates an
     /// ephemeral node begins an upgrade (SESS-15, MULTI-09); later writes on the same link reach
     /// the leader after it, so the session is global for them.
     pub(super) fn session_kind(

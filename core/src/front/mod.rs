@@ -90,13 +90,17 @@ pub(crate) enum FrontEffect {
 /// A client connection.
 ///
 /// ```text
-/// AwaitLeader ── new session ──► Creating ─── committed ───► Created ──served──► Open
-///  │ ▲                              │                           ▲                  ▲
-///  │ └──────── leader lost ─────────┤                           │                  │
-///  │                                │                           │                  │
-///  └───── known session ─────► Revalidating ── move committed ──┘                  │
-///                                   └──────────── live, and here before ───────────┘
+/// AwaitLeader ─ new session ─► Creating ─── created ────► Created ─ service begins ─► Open
+///  │ │ ▲                          │                           ▲                        ▲
+///  │ │ └────── leader lost ───────┤                           │                        │
+///  │ │                            │                           │                        │
+///  │ └── known session ──────► Revalidating ── moved ─────────┘                        │
+///  │                              └── session is alive and belongs to this server ─────┤
+///  └── new local session, or a local session resumed on the leader ────────────────────┘
 /// ```
+///
+/// `AwaitLeader` is the first phase of every connection; it ends at once if a leader is serving.
+/// `Created` is skipped if clients are served when the transaction is applied.
 #[derive(Debug)]
 struct Conn {
     phase: ConnPhase,

@@ -24,7 +24,7 @@ enum Waiting {
     Write { number: u64, pending: PendingRequest },
     /// A sync that was forwarded to the leader.
     Sync { number: u64, pending: PendingRequest, confirmed: bool },
-    /// Any request that waits for its turn.
+    /// A read behind a write, or any request held until service begins.
     Request(PendingRequest),
     /// closeSession of a local session: it needs no transaction, and waits for its turn. Requests
     /// behind it are not executed.
@@ -58,7 +58,7 @@ pub(crate) struct Resumed {
     /// Requests to execute as if they had just arrived, in this order. They are no longer in the
     /// queue.
     pub(crate) resubmit: Vec<Resubmit>,
-    /// Does `anew` contain a write that was forwarded to an earlier leader?
+    /// Does `resubmit` contain a write that was forwarded to an earlier leader?
     pub(crate) lost: bool,
 }
 

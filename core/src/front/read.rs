@@ -42,7 +42,8 @@ impl<'a> ReadContext<'a> {
 /// Answers a read, and sets its watch.
 ///
 /// # Panics
-/// On requests that `server` handles itself: writes, auth, and unknown ones.
+/// On requests that `front/requests` answers itself (auth, unknown ones), and on writes, which
+/// `zab/propose/prep` decides.
 pub(crate) fn answer(
     tree: &Tree,
     watches: &mut Watches,

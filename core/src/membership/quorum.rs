@@ -18,7 +18,7 @@ pub struct Voters(BTreeSet<ServerId>);
 pub enum HistoryStatus {
     /// The server has all transactions that it ever acknowledged.
     Complete,
-    /// The server's disk is empty: new, or wiped, and the server cannot tell which. Its vote counts
+    /// The server's disk is empty: new, or erased; the server does not know which. Its vote counts
     /// only in the cases that [`Voters::may_decide`] lists.
     Uninitialized,
     /// The server lost part of its history and has not yet recovered all of it. Its vote never
@@ -73,14 +73,14 @@ impl Voters {
         self.0.iter().filter(|id| acked(**id)).count() > self.0.len() / 2
     }
 
-    /// Whether the servers in `said` may decide without the risk of forgetting an acknowledged
+    /// Whether the servers in `said` may decide without the risk of losing an acknowledged
     /// transaction.
     ///
     /// One of these must hold:
     ///
     /// - A majority of the voters is `Complete`.
     /// - A majority is `Uninitialized` and no voter is `Complete`: a new ensemble. If a majority
-    ///   was wiped instead, no rule could help.
+    ///   has lost its disks instead, no rule could help.
     /// - `nothing_logged`, and every voter is `Complete` or `Uninitialized`: a new ensemble whose
     ///   start was interrupted after some servers had begun.
     /// - `Complete` and new `Uninitialized` voters together are a majority, and the `Complete` ones
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn reached_by_quorum_is_what_a_majority_has() {
+    fn quorum_watermark_is_what_a_majority_has() {
         for (marks, reached) in [
             (&[7][..], 7),
             (&[3, 9], 3),

@@ -69,7 +69,7 @@ pub enum PeerMisbehaved {
     AckNotSent(Zxid),
     /// A learner answered a ping that was not sent.
     PongNotAsked {
-        /// The round that it answered.
+        /// The ping round in the answer.
         round: u64,
         /// The round of the last ping that was sent.
         last: u64,

@@ -70,7 +70,7 @@ pub struct Local {
     pub demands_secret: bool,
 }
 
-/// A number used once, unpredictable: drawn by the driver.
+/// A number used once, unpredictable: drawn by the host.
 pub type Nonce = [u8; 16];
 
 /// What one end states about itself and about the other end.
@@ -295,8 +295,8 @@ impl Greeting {
         local.proves_to(&self.facts)
     }
 
-    /// Accepts or refuses the connection at `local`'s port for `channel`. `lists` tells whether a
-    /// server is in the configuration.
+    /// Accepts or refuses the connection at `local`'s port for `channel`. `lists`: is a server
+    /// in the configuration?
     ///
     /// # Errors
     /// The reason to refuse it.

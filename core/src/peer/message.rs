@@ -19,8 +19,8 @@ use crate::store::Entry;
 use crate::txn::Origin;
 use crate::wire::Request;
 
-/// A message on a link. The reader knows from the link's direction which type to decode, so the
-/// bytes do not say it.
+/// A message on a link. The link's direction determines which type the reader decodes, so the bytes
+/// do not contain the type.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum PeerMessage {
     /// From the end that has dialled.

@@ -54,8 +54,8 @@ pub enum SessionKind {
     Global,
     /// Only that server knows it, and decides whether it is alive.
     Local,
-    /// Only that server knows it so far: the leader makes it global before it processes the write
-    /// (SESS-15).
+    /// Only that server knows it until the leader has made it global, which the leader does before
+    /// it processes the write (SESS-15).
     Upgrading {
         /// Negotiated timeout, ms.
         timeout_ms: u32,

@@ -2,7 +2,7 @@
 //!
 //! Owns which changes a transaction makes, and which watches it fires. `apply` is deterministic and
 //! executes what the leader has decided: a transaction that does not fit the state is an error,
-//! which halts the server. Must not know roles, nor who asked for a transaction.
+//! which halts the server. Must not know roles, nor the client of a transaction.
 
 use std::sync::Arc;
 

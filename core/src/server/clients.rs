@@ -1,7 +1,8 @@
 //! Clients meet the role: what a connection needs goes to the leader, and what the leader has
 //! decided comes back.
 //!
-//! Owns the order of these steps. Must not change the role, nor know the phases of a connection.
+//! Owns the order of these steps. Must not know the phases of a connection. Changes the role in one
+//! case only: it resigns when the epoch has no zxid left.
 
 use super::Server;
 use super::role::Role;
@@ -217,8 +218,8 @@ impl Server {
         }
     }
 
-    /// A session's deadline has passed (SESS-06). While clients are not read, the lack of
-    /// heartbeats does not show that they are gone.
+    /// A session's deadline has passed (SESS-06). While clients are not read, a client that
+    /// sends nothing may still be alive.
     pub(super) fn expire_sessions(&mut self, deadline: Instant, cx: &mut Cx<'_>) {
         if self.pressure() == Pressure::PauseClients {
             return;

@@ -1,7 +1,7 @@
-//! What follows when the disk has answered.
+//! Effects of disk events.
 //!
-//! Owns the order: a watermark rises first, then whoever waited for it continues. Must not know
-//! which commands the disk was given: the replica and the roles do.
+//! Owns their order: a watermark rises first, then the work that waited for it continues. Must not
+//! know which commands the disk has: the replica and the roles do.
 
 use super::Server;
 use super::role::Role;

@@ -104,8 +104,8 @@ impl Server {
     }
 
     /// Has a later election begun that this server should join? Either its leader is looking, which
-    /// a notification may report before the link closes; or this server leads, but those who
-    /// elected it are in a later election, because it was partitioned from them.
+    /// a notification may report before the link closes; or this server leads, but the voters
+    /// that elected it are in a later election, because a partition separates it from them.
     fn is_overtaken(&self, from: ServerId, notification: &Notification, cx: &Cx<'_>) -> bool {
         if notification.server_state != ServerState::Looking || notification.round <= self.round {
             return false;

@@ -1,6 +1,6 @@
 //! Access control lists, each distinct one stored once with a reference count (ACL-21).
 //!
-//! Owns interning. Must not know nodes, nor whom a list lets pass (`auth` does).
+//! Owns interning. Must not know nodes, nor which clients a list permits (`auth` does).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

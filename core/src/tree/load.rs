@@ -1,6 +1,6 @@
 //! Loading a tree from a snapshot, in small parts, so that the server can do other work in between.
 //!
-//! Owns the intermediate state. Must not know who waits for the tree, nor how much time there is.
+//! Owns the intermediate state. Must not know the receiver of the tree, nor the budget of a step.
 //!
 //! ```text
 //! Records ─► Checking ─► Linking ─► Counting ─► Adding ─► Hashing ─► done

@@ -51,8 +51,7 @@ pub(crate) struct Node {
 }
 
 /// A node's place among its siblings: a doubly linked list in the order of creation, so that
-/// creating and deleting under a parent with a million children costs what it costs under one with
-/// none.
+/// the cost of creating and deleting does not depend on the number of children.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Links {
     pub(crate) children: u32,
@@ -67,8 +66,8 @@ pub(crate) struct Links {
     pub(crate) after: Link,
 }
 
-/// A node or none. The root is nobody's child, so its number stands for none, which saves half of
-/// an `Option`'s room.
+/// A node or none. The root is no child, so its number encodes none, which saves half the memory of
+/// an `Option`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Link(u32);
 

@@ -4,7 +4,8 @@
 //! Owns ZooKeeper's data watch table and child watch table, stored as one: each connection that
 //! watches a path has a set of modes there, and each table is a subset of these modes. Watches
 //! belong to connections, not to sessions, and are dropped with the connection. Must not know
-//! nodes, and takes no `Cx`: it returns the connections to notify, and `server` notifies them.
+//! nodes, and takes no `Cx`: it returns the connections to notify, and `front/requests`
+//! notifies them.
 //!
 //! A server may hold millions of watches, so paths and connections are numbered. The watcher list
 //! of a path (`list`) is exact. The path list of a connection is a superset of the paths that it

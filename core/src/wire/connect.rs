@@ -1,6 +1,6 @@
 //! The handshake: the first frame of each side.
 //!
-//! Owns its two records. Must not validate them: `server` does.
+//! Owns its two records. Must not validate them: `front/handshake` does.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Decoding of bytes from a client port: a four-letter command or the handshake first, then
 //! requests.
 //!
-//! Owns the length limit and the order of the first frames. Must not touch sockets: drivers and the
-//! simulator append to a buffer and call again.
+//! Owns the length limit and the order of the first frames. Must not touch sockets: the
+//! caller appends received bytes to a buffer and calls again.
 
 use bytes::{Buf, Bytes, BytesMut};
 

@@ -129,7 +129,7 @@ impl Reader {
     }
 
     /// A vector; null and any other negative count read as empty. The allocation is bounded by the
-    /// bytes that remain, whatever the count says.
+    /// bytes that remain, for any count.
     pub(crate) fn vector<T>(
         &mut self,
         field: &'static str,

@@ -1,7 +1,7 @@
 //! Records that requests and replies share, as plain data.
 //!
-//! Owns their fields and the meaning of their numbers. Must not validate them: `request` decides
-//! whether a flag or a list is acceptable.
+//! Owns their fields and the meaning of their numbers. Must not validate them:
+//! `front/read` does for reads, and `zab/propose/prep` for writes.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Requests of clients, as plain data.
 //!
 //! Owns the operations and the properties that follow from their kind. Must not know their
-//! encoding, and must not validate them: `request` decides whether a path or a version is
-//! acceptable.
+//! encoding, and must not validate them: `front/read` does for reads, and
+//! `zab/propose/prep` for writes.
 
 use std::fmt;
 
@@ -239,7 +239,7 @@ pub enum Request {
         data: Option<Bytes>,
         /// Access control list.
         acl: Vec<Acl>,
-        /// Flags as sent; the node is a container whatever they say (DATA-24).
+        /// Flags as sent; the node is a container for any flags (DATA-24).
         flags: i32,
     },
     /// OP-21: creates a TTL node, which is deleted if it has no children and was not written for

@@ -1,7 +1,7 @@
 //! Encoding and decoding of requests.
 //!
-//! Owns the encoded form of each operation. Must not validate it: `request`, outside of `wire`,
-//! decides whether a path or a version is acceptable.
+//! Owns the encoded form of each operation. Must not validate it: `front/read` does for
+//! reads, and `zab/propose/prep` for writes.
 
 use bytes::{BufMut, Bytes, BytesMut};
 

@@ -59,7 +59,7 @@ enum Phase {
     /// Has sent ACK NEWLEADER; waits for UPTODATE. Before that, a second NEWLEADER may order it to
     /// record other voters.
     Synced { link: LinkId, epoch: Epoch, recording: Option<WriteId> },
-    /// Serves clients. A damaged server sends no ACK until its state file says that it is complete.
+    /// Serves clients. A damaged server sends no ACK until its state file is free of `damaged`.
     Following { link: LinkId, silent_until: Option<WriteId> },
 }
 

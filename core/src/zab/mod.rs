@@ -24,7 +24,7 @@
 //! ```
 //!
 //! Owns the order of these steps and the condition for each. Must not know client connections. A
-//! single voter is a quorum by itself and goes through every step: there is no separate code path.
+//! single voter is a quorum of one and goes through every step: there is no separate code path.
 
 mod follower;
 mod leader;

@@ -2,7 +2,7 @@
 //! snapshot is the trace of what the servers did.
 //!
 //! A script has one command a line. `#` begins a comment; the first line says what the script
-//! shows. Nothing happens by itself: messages and disk commands wait for `settle`, `wait`,
+//! shows. Nothing happens without a command: messages and disk commands wait for `settle`, `wait`,
 //! `deliver` or `disk`.
 //!
 //! ```text

@@ -151,7 +151,7 @@ fn reads_behind_a_write_are_answered_in_slices_and_in_order() {
     assert!(host.sync() <= most);
     let (steps, dearest) = host.go_on();
     assert!((15..40).contains(&steps), "{steps} steps");
-    // Reads and writes may use this much each.
+    // Reads and writes have a budget of `most` each.
     assert!(dearest <= 2 * most, "{dearest} units");
     let xids: Vec<i32> = host.replies.iter().map(|(xid, _)| *xid).collect();
     assert_eq!(xids, Vec::from_iter(first..=host.xid));

@@ -15,7 +15,7 @@ const LARGE_BYTES: i64 = 100 << 20;
 
 const MOST: i64 = i32::MAX as i64;
 
-/// Reads the limits of one of `voters` servers.
+/// Reads the limits of a server in an ensemble of `voters` voters.
 pub(super) fn read(keys: &mut Properties, voters: usize) -> Result<ClientLimits, BadSetting> {
     let mut limits = ClientLimits::default();
     if let Some(bytes) = keys.number("jute.maxbuffer", 100..=128 << 20, "bytes, such as 1048575")? {

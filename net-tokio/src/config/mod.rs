@@ -25,7 +25,7 @@ pub(crate) use members::{Ensemble, Member};
 pub use properties::BadSetting;
 use properties::{Entry, FLAGS, Properties};
 
-/// The settings of the driver and the core.
+/// The settings of the process, of the driver and of the core.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The configuration of the core.

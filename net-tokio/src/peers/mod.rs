@@ -1,7 +1,7 @@
 //! Sockets between servers.
 //!
-//! Owns opening and accepting these sockets. Must not decide who is accepted or dialled: the driver
-//! does.
+//! Owns opening and accepting these sockets. Must not decide which are accepted or dialled: the
+//! driver does.
 
 mod dial;
 mod listener;
@@ -20,8 +20,8 @@ pub(crate) use listener::{bind, listen};
 /// Silence on a connection between servers after which the kernel probes the other end.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// Sets options by which the kernel detects a dead machine no later than the core gives it up, also
-/// on idle connections.
+/// Sets options by which the kernel detects a dead machine no later than the core closes its link,
+/// also on idle connections.
 fn tune(stream: &TcpStream, settings: &Settings) {
     // Messages are written in batches, so Nagle's algorithm would only delay them.
     let _best_effort = stream.set_nodelay(true);

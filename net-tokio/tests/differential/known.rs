@@ -13,7 +13,8 @@ pub(crate) struct Known {
     pub(crate) why: &'static str,
     /// May trees and watches differ afterwards? Then the episode ends.
     pub(crate) parts: bool,
-    /// Is this an instance? The arguments are the step, ZooKeeper's lines and ours.
+    /// Do these two answers show this known difference? The arguments are the step, ZooKeeper's
+    /// lines and ours.
     pub(crate) applies: fn(&Step, &[String], &[String]) -> bool,
 }
 

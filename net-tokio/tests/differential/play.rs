@@ -150,8 +150,8 @@ impl Players {
         }
     }
 
-    /// Creates a new subtree. The error says that the counters of reserved nodes differ, or that a
-    /// server refuses the subtree.
+    /// Creates a new subtree. Fails if the counters of reserved nodes differ, or if a server
+    /// refuses the subtree.
     pub(crate) fn begin(&mut self) -> Result<(), String> {
         self.episodes += 1;
         let prefix = format!("/e{:04}", self.episodes % 10_000);
@@ -334,7 +334,7 @@ impl Players {
 
     /// Realigns the servers after a known difference, so that the episode can continue.
     fn level(&mut self) {
-        // A transaction on both servers, so that the newest zxid of each stands for the same
+        // A transaction on both servers, so that the newest zxid of each belongs to the same
         // request.
         let nothing = Request::new(2).string("/none").int(-1);
         self.admins.iter_mut().for_each(|admin| _ = admin.call(&nothing));

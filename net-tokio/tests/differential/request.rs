@@ -147,7 +147,7 @@ impl Request {
         self.note(&format!("({})", other.text))
     }
 
-    /// The frame for the server with these names.
+    /// The frame, with this server's values for the placeholders.
     pub(crate) fn frame(&self, names: &Names) -> Vec<u8> {
         let mut message = Vec::with_capacity(self.body.len() + 8);
         message.extend(self.xid.to_be_bytes());

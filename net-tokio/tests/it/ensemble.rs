@@ -285,7 +285,7 @@ fn wiped_server_is_synchronized_by_snapshot_under_load() {
     let oldest = || oldest_log(&ensemble.folder(leader));
     let first = oldest();
     let mut paths = create_many(ensemble.server(leader).port, "/many", 20_000);
-    // Once the first segment is purged, a wiped server needs a snapshot.
+    // Once the first segment is purged, a server with an erased disk needs a snapshot.
     eventually("the first log to be purged", || oldest() > first);
     let wiped = (leader + 1) % 3;
     ensemble.kill(wiped);
@@ -335,7 +335,7 @@ fn wiped_server_does_not_vote_with_its_empty_log() {
     let leader = ensemble.leader();
     let (wiped, without_news) = ((leader + 1) % 3, (leader + 2) % 3);
     ensemble.kill(without_news);
-    // The leader and the server that is wiped next acknowledge these writes.
+    // The leader and the server whose disk is erased next acknowledge these writes.
     let paths = create_many(ensemble.server(leader).port, "/kept", 100);
     ensemble.kill(wiped);
     ensemble.kill(leader);

@@ -34,7 +34,7 @@ fn standalone_server_grows_into_ensemble_with_two_empty_servers() {
     }
 }
 
-/// Two of three servers have lost their data: no server may serve, and the log says what is
+/// Two of three servers have lost their data: no server may serve, and the log names what is
 /// missing.
 #[test]
 fn server_without_quorum_logs_what_is_missing() {

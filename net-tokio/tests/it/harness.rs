@@ -113,7 +113,7 @@ impl Server {
         assert!(sent.success(), "SIG{name}");
     }
 
-    /// Waits for the process to end by itself; returns the exit status and the log.
+    /// Waits for the process to end without a signal; returns the exit status and the log.
     pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
         let started = Instant::now();
         loop {

@@ -18,7 +18,7 @@ use crate::raw::{Raw, create};
 /// Number of requests that each writer pipelines.
 const PIPELINE: usize = 32;
 
-/// How long a writer waits for a silent server before it gives up the connection, as clients do.
+/// How long a writer waits for a silent server before it leaves the connection, as clients do.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// Three servers with ids from zero, some of which may be down.
@@ -80,7 +80,7 @@ impl Ensemble {
         settings.clone_into(&mut self.settings);
     }
 
-    /// Waits for a server to end by itself.
+    /// Waits for a server's process to end without a signal.
     pub(crate) fn wait(&mut self, id: usize) -> (ExitStatus, String) {
         self.servers[id].take().expect("is up").wait()
     }

@@ -32,7 +32,7 @@ pub struct Answer {
     pub moments: Vec<Rc<Moment>>,
 }
 
-/// A server at the end of a turn of its driver.
+/// A server at the end of one of its turns.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Moment {
     /// Number of the turn, within the incarnation.

@@ -294,7 +294,7 @@ pub struct SelfReport {
     pub status: Status,
     /// Live sessions of the ensemble.
     pub sessions: Vec<SessionInfo>,
-    /// Transactions logged but not applied, as counted by its driver.
+    /// Transactions logged but not applied, as counted by the server.
     pub unapplied: usize,
     /// Live local sessions of this server.
     pub local_sessions: Vec<SessionInfo>,

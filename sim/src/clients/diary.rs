@@ -1,6 +1,6 @@
 //! What a client asks and receives, in order of time, for scenes.
 //!
-//! Owns the kinds of entries. Must not know who plays the scene: simulated or real clients.
+//! Owns the kinds of entries. Must not know whether clients are simulated or real.
 
 use zabkeeper_client::{Done, Failure};
 use zabkeeper_core::wire::{Request, WatchEvent};

@@ -126,7 +126,7 @@ impl Rng {
         }
     }
 
-    /// A separate stream for operations that need many choices: one recorded number stands for all
+    /// A separate stream for operations that need many choices: one recorded number determines all
     /// of them; zero yields zeros.
     pub fn fork(&mut self) -> Rng {
         match self.below(FORKS) {

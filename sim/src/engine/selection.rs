@@ -9,7 +9,7 @@ pub trait Selectable: Sized {
     /// The flag that selects, and with `list` prints all.
     const FLAG: &str;
 
-    /// The values that a name stands for.
+    /// The values that a name selects.
     fn matching(name: &str) -> Vec<Self>;
 }
 

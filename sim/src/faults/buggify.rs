@@ -3,7 +3,7 @@
 //! Owns their names, and which of them are active in a run. Most are settings that
 //! are drawn anyway; the others are active in a quarter of the runs, and some of those take effect
 //! only now and then. Must not create conditions that a deployed server could not meet: each site
-//! is a setting, or legal behaviour of driver or network.
+//! is a setting, or legal behaviour of host or network.
 
 /// A site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

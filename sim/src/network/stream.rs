@@ -4,8 +4,8 @@
 //! Owns the bytes in flight. Must not parse them: frames are up to the ends.
 //!
 //! Invariants, as with TCP: within a direction bytes are neither lost, duplicated nor reordered
-//! while the connection stands; when it breaks, an arbitrary suffix of the sent bytes is lost. Each
-//! end sees the end of the connection once.
+//! while the connection is open; when it breaks, an arbitrary suffix of the sent bytes is lost.
+//! Each end sees the end of the connection once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

@@ -54,8 +54,8 @@ pub(crate) struct Surroundings {
 }
 
 impl Job {
-    /// Runs the job; `sink` says where its trace goes, `compare` whether the trace keeps its
-    /// hashes.
+    /// Runs the job. `sink`: the destination of its trace; `compare`: does the trace keep its
+    /// hashes?
     pub fn run(&self, sink: TraceSink, compare: bool) -> Report {
         self.run_in(Surroundings::default(), sink, compare)
     }

@@ -39,7 +39,7 @@ struct Visit {
     session: Option<SessionId>,
     /// It presents a wrong password, so the only legal answer is a refusal.
     wrong_password: bool,
-    /// It is an operator, who reads text instead of frames.
+    /// It is an operator's connection, which reads text instead of frames.
     reads_text: bool,
     /// Delay before it sends, ns.
     wait: u64,
@@ -111,7 +111,7 @@ const NONSENSE: [Nonsense; 28] = [
     Nonsense::HalfMulti,
 ];
 
-/// The commands whose answers say most, or cost most.
+/// The commands whose answers contain most, or cost most.
 const FAVOURED: [FourLetterCommand; 9] = [
     FourLetterCommand::Cons,
     FourLetterCommand::Dump,
@@ -177,11 +177,11 @@ impl World {
 
     /// A second connection takes over a live session with its correct password, and creates a node
     /// in its name. The session's client does not know, and reconnects. The variants: at the
-    /// client's own server, at two servers at once, at a server that believes to lead (possibly a
+    /// client's own server, at two servers at once, at a server whose role is to lead (possibly a
     /// deposed one), or disconnecting with requests in flight and connecting again.
     pub(super) fn take_over(&mut self, server: ServerId) -> bool {
-        // Of several leaders the one with the oldest epoch. A deposed leader that still believes to
-        // lead is the most interesting target, and short-lived; it does not know the newest
+        // Of several leaders the one with the oldest epoch. A deposed leader that has not yet
+        // noticed is the most interesting target, and short-lived; it does not know the newest
         // session.
         let leaders = self.leaders_by_epoch();
         let (leader, stale) = (leaders.first().copied(), leaders.len() > 1);

@@ -117,7 +117,8 @@ impl World {
         shared.schedule_arrivals();
     }
 
-    /// Who dials this server now may reach somebody else. Says whether it does.
+    /// If a byzantine peer acts as `to`, connects `from`, which dials `to`, with that peer. Returns
+    /// whether it has.
     pub(super) fn is_usurped(&mut self, from: ServerId, to: ServerId, conn: ConnId) -> bool {
         let now = self.shared.now;
         let Some(usurped) = self.usurped.as_mut().filter(|usurped| now < usurped.until) else {
@@ -210,7 +211,7 @@ impl ByzantinePeer {
             0 => Epoch::END,
             1 => Epoch(0),
             2 => Epoch(known.saturating_add(1)),
-            // Just below the end of epochs, and too far ahead for a single peer to be believed.
+            // Just below the end of epochs, and too far ahead for one peer's claim to count.
             3 => Epoch(Epoch::END.0 - 2),
             4 => Epoch(known.saturating_add(2 * Epoch::LEAD_MAX)),
             _ => Epoch(known),

@@ -11,7 +11,7 @@ use crate::faults::catalog::Fault;
 use crate::faults::targets;
 use crate::record::trace::Kind;
 
-/// Faults last at least this long after a fork, ns, whatever the duration says.
+/// Faults last at least this long after a fork, ns, for any drawn duration.
 const AFTERWARDS: u64 = 15_000_000_000;
 /// Or they end within this range after the fork, ns.
 const SOON: (u64, u64) = (1_000_000, 4_000_000_000);

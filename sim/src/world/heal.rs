@@ -123,8 +123,8 @@ impl World {
         }
     }
 
-    /// Kill or power failure with equal odds; after a power failure connection attempts are not
-    /// even refused.
+    /// A kill or a power failure, with equal odds. After a power failure connection attempts time
+    /// out; after a kill the kernel refuses them.
     fn end_for_good(&mut self, server: ServerId) {
         let mut rng = self.shared.seeds.stream("heal", server.0);
         let (node, shared) = self.node(server);

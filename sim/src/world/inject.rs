@@ -198,7 +198,7 @@ impl World {
         running
     }
 
-    /// A server that believes it leads is killed or loses power.
+    /// A server in the role of leader is killed or loses power.
     fn end_leader(&mut self) -> bool {
         let leaders = self.leaders();
         if leaders.is_empty() {
@@ -210,7 +210,7 @@ impl World {
         self.end_server(server, how)
     }
 
-    /// Servers that believe they lead.
+    /// Servers in the role of leader, deposed ones included.
     pub(super) fn leaders(&self) -> Vec<ServerId> {
         let leads = |node: &Node| {
             node.status().is_some_and(|s| matches!(s.mode, Mode::Leader | Mode::Standalone))
@@ -466,7 +466,7 @@ fn freeze(client: &mut Client, rng: &mut Rng, shared: &mut Shared) -> Option<Ins
 /// The client dies, at once or when it connects next. Both choices are always drawn.
 fn die(client: &mut Client, rng: &mut Rng, shared: &mut Shared) -> Option<Instant> {
     let silent = rng.chance(1, 3);
-    // Value 2 stands for abandoning the session, since a schedule without this choice yields 0 and
+    // Value 2 means to abandon the session, since a schedule without this choice yields 0 and
     // means none.
     if rng.below(3) == 2 {
         client.abandon_later(shared);

@@ -81,7 +81,7 @@ pub struct World {
     /// The run ends as inconclusive after this time or this event.
     give_up: (Instant, u64),
     growth: Growth,
-    /// The server whose disk was wiped or damaged last.
+    /// The server whose disk was erased or damaged last.
     wiped: Option<ServerId>,
     /// Number of clients so far, bad clients included.
     client_ids: u32,
@@ -222,7 +222,7 @@ impl World {
         self.shared.after(after, Event::SessionStart { client: id, incarnation: 0 });
     }
 
-    /// Processes events up to `until` or up to a fork. Returns whether the run may go on.
+    /// Processes events up to `until` or up to a fork. Returns whether the run may continue.
     fn run_until(&mut self, until: Instant) -> bool {
         let end = self.stop.until.map_or(until, |stop| stop.min(until));
         while let Some(at) = self.next_at().filter(|at| *at <= end) {

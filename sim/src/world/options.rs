@@ -169,7 +169,7 @@ pub struct VotePace {
     pub late_one_in: u64,
 }
 
-/// Settings of a server: its configuration, and the behaviour of its driver.
+/// Settings of a server: its configuration, and the limits of its host and driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerOptions {
     /// The tick, ms.
@@ -202,7 +202,7 @@ pub struct ServerOptions {
     pub tree: TreeOptions,
     /// Size of a log segment, bytes.
     pub segment_bytes: u64,
-    /// Inputs that the driver takes at once.
+    /// Inputs that the driver takes in a turn.
     pub batch_inputs: usize,
     /// Units of work after which the driver takes no more inputs in a turn.
     pub turn_units: u64,
@@ -419,8 +419,8 @@ impl Options {
         commit + self.server.tick() + turns
     }
 
-    /// The membership that all servers have. Its time differs between servers, which their drivers
-    /// add.
+    /// The membership that all servers have. Its time differs between servers: each adds its own
+    /// start.
     fn membership(&self) -> Option<Membership> {
         let called = || {
             let line = |ServerId(id)| format!("server.{id}=10.0.1.{id}:2888:3888:participant\n");

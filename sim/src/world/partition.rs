@@ -309,8 +309,8 @@ fn partial(servers: &[ServerId], rng: &mut Rng) -> Vec<Direction> {
     cut
 }
 
-/// To one server, from it, or both. In the last case the other servers may learn of it at once; the
-/// server then believes to be the leader for longer than they do.
+/// To one server, from it, or both. In the last case the other servers may detect it at once; the
+/// server then stays in the role of leader after they have left it.
 fn isolated(servers: &[ServerId], one: ServerId, rng: &mut Rng) -> (Vec<Direction>, bool) {
     let ways = rng.below(5);
     let mut cut = between(one, servers);

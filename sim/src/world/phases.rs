@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Whether the run has had so many events that another run is the better investment.
+    /// Whether the run has reached its limit of events: another run then finds more per CPU second.
     fn is_worn_out(&self) -> bool {
         let most = self.shared.options.fault_events;
         most > 0 && self.shared.trace.events() >= most
@@ -337,7 +337,7 @@ fn left_over(names: &[String], most: usize) -> Result<(), String> {
 }
 
 /// Fails if snapshots are taken less often than configured. Only the newest epoch counts, since its
-/// counters have no gaps. One or two snapshots may have been given up for a leader's snapshot that
+/// counters have no gaps. One or two snapshots may have been dropped for a leader's snapshot that
 /// did not arrive. A server without room (`waits`) retries with growing delays.
 fn goes_on((snapshot, applied): (Zxid, Zxid), limits: &Limits, waits: bool) -> Result<(), String> {
     if waits {

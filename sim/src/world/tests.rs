@@ -178,7 +178,7 @@ fn unaware_leader_receives_syncs_once_it_has_a_successor() {
 }
 
 #[test]
-fn fading_client_reconnects_once_and_leaves_its_session() {
+fn abandoning_client_reconnects_once_and_leaves_its_session() {
     let mut world = settled_world(3);
     let id = *world.clients.keys().next().expect("a client");
     let session = |world: &World| world.clients[&id].memory().map(|(session, ..)| session);

@@ -20,7 +20,7 @@ enum Who {
     Server(ServerId),
 }
 
-/// Why it waits, and for whom.
+/// Why a party waits, and for which servers.
 struct Wait {
     who: Who,
     /// Empty if it waits for no server.
@@ -135,7 +135,7 @@ impl World {
     }
 }
 
-/// Follows the first waiting party to one that waits for nobody, or around a cycle.
+/// Follows the first waiting party to one that waits for no other, or around a cycle.
 fn chain(waits: &[Wait]) -> Option<String> {
     let mut at = waits.iter().find(|wait| !wait.whom.is_empty())?;
     let mut seen = vec![at.who];

@@ -56,15 +56,15 @@ impl World {
         spared
     }
 
-    /// May this server forget everything?
+    /// May this server's disk be erased?
     ///
-    /// It may if the others can proceed as if it had never existed. All servers must be up, so that
-    /// no disk of a stopped server hides newer data. A majority of all voters, without this server,
-    /// must serve in the newest epoch that any server has accepted, and hold durably every
-    /// transaction that any server knows to be committed. Then no leader of an older epoch can
-    /// still find a quorum, even with this server, and every later quorum of servers with a history
-    /// contains one that has everything. A previously wiped server must itself be in that majority:
-    /// at most one server at a time lacks anything.
+    /// It may if the others can proceed as if this server had never existed. All servers must be
+    /// up, so that no disk of a stopped server hides newer data. A majority of all voters, without
+    /// this server, must serve in the newest epoch that any server has accepted, and hold durably
+    /// every transaction that any server knows to be committed. Then no leader of an older epoch
+    /// can still find a quorum, even with this server, and every later quorum of servers with a
+    /// history contains one that has everything. A server whose disk was erased before must be in
+    /// that majority: at most one server at a time lacks anything.
     fn can_spare(&self, server: ServerId) -> bool {
         let running = self.nodes.get(&server).is_some_and(Node::is_running);
         let all: Vec<Status> = self.nodes.values().filter_map(Node::status).collect();

@@ -54,7 +54,7 @@ fn set_aside_renames_all_files_and_leaves_an_empty_damaged_store() {
     assert_eq!(dir.bytes("log.0000000100000001.damaged"), before["log.0000000100000001"]);
 }
 
-/// After a power failure at any operation the state says `damaged`, or `open` still reports damage.
+/// After a power failure at any operation the state is `damaged`, or `open` still reports damage.
 #[test]
 fn set_aside_can_be_interrupted_at_any_operation() {
     let dir = damaged();

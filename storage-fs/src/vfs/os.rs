@@ -152,7 +152,7 @@ impl Vfs for OsDir {
         parse_boot_id(&std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)
     }
 
-    /// Other systems have no portable boot id that says whether the page cache was kept.
+    /// Other systems have no portable boot id that shows whether the page cache was kept.
     #[cfg(not(target_os = "linux"))]
     fn boot_id(&self) -> Option<BootId> {
         None

@@ -2,8 +2,8 @@
 //!
 //! Owns which answer a command gets, its effect on counters, and the commands that wait: for a
 //! later turn, for facts of the process, or for a client to take a part of a long answer. Must not
-//! decide when bytes leave, nor read anything but the server, the connections and what the owner
-//! supplies.
+//! decide when bytes leave, nor read anything but the server, the connections and the host's
+//! facts.
 //!
 //! Invariants: a command that the whitelist refuses has no effect; one command makes one answer; a
 //! turn makes at most four parts of answers that read the server.
@@ -107,7 +107,7 @@ impl FourLetter {
         &self.options
     }
 
-    /// A fact that an answer waits for; the owner finds it out and calls [`FourLetter::supply`].
+    /// A fact that an answer waits for; the host determines it and calls [`FourLetter::supply`].
     pub fn next_query(&mut self) -> Option<(ConnId, HostQuery)> {
         self.queries.pop_front()
     }

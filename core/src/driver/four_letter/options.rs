@@ -1,6 +1,6 @@
-//! What the driver's owner supplies for answers: settings once, facts of the process on request.
+//! What the host supplies for answers: settings once, facts of the process on request.
 //!
-//! Owns these types. Must not read anything from the system: the owner does.
+//! Owns these types. Must not read anything from the system: the host does.
 
 use super::date;
 use crate::wire::FourLetterCommand;
@@ -69,7 +69,7 @@ pub enum HostFacts {
     DiskUse(DiskUse),
     /// File descriptors, where the system shows them.
     Descriptors(Option<Descriptors>),
-    /// What the process runs in.
+    /// The environment of the process.
     Environment(Environment),
 }
 

@@ -20,7 +20,7 @@ fn host(whitelist: Whitelist) -> Host {
     host
 }
 
-/// Opens a connection that sends `bytes` and takes no output by itself.
+/// Opens a connection that sends `bytes` and takes output only when the test reads it.
 fn send(host: &mut Host, bytes: &[u8]) -> ConnId {
     let conn = host.accept(9);
     host.take(conn, Some(0));
@@ -81,7 +81,7 @@ fn command_is_answered_and_its_connection_ends() {
 
 /// FLW-07, FLW-08.
 #[test]
-fn trace_mask_is_set_once_all_of_it_has_come() {
+fn trace_mask_is_set_when_its_last_byte_arrives() {
     let mut host = host(Whitelist::All);
     assert_eq!(ask(&mut host, b"gtmk"), "306");
     let stmk = send(&mut host, b"stmk\0\0\0\0");
@@ -113,7 +113,7 @@ fn refused_commands_have_no_effect() {
 
 /// FLW-03, FLW-10.
 #[test]
-fn resets_begin_counters_anew() {
+fn crst_and_srst_set_counters_to_zero() {
     let mut host = host(Whitelist::All);
     let conn = host.connect(1);
     host.receive(conn, &exists(3));

@@ -2,7 +2,7 @@
 //!
 //! Owns token buckets. Must not close a connection.
 //!
-//! Without a secret, anybody can claim the id of any server. So a link that receives messages
+//! Without a secret, any host can claim the id of any server. So a link that receives messages
 //! stays, and an address that opens too many connections is refused in the name of that server,
 //! while a server at another address is accepted. Connections with a proof of the secret are not
 //! limited.

@@ -212,7 +212,7 @@ fn best_vote_wins_in_one_round_on_a_reliable_network() {
 
 /// FLE-04.
 #[test]
-fn lossy_network_ends_in_agreement_and_silence() {
+fn voters_agree_and_stop_notifying_after_a_lossy_network() {
     let (mut elections, mut servers) = (0, 0);
     for seed in 0..500 {
         let mut world = World::new(seed, 60);

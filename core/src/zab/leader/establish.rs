@@ -75,8 +75,8 @@ impl Leader {
         self.epoch().unwrap_or_default().max(replica.state().accepted_epoch)
     }
 
-    /// Sends the known epoch to the learner, and closes the link; the close reason tells the
-    /// operator what to do.
+    /// Sends the known epoch to the learner, and closes the link; the close reason names the
+    /// operator's remedy.
     fn turn_away(
         &mut self,
         link: LinkId,

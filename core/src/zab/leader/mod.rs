@@ -55,7 +55,7 @@ pub(crate) struct Leader {
     /// and its nonce at that server.
     other_epochs: BTreeMap<ServerId, (Epoch, u64)>,
     next_ping: Instant,
-    /// When the leader gives up, if service has not begun (ZAB-06).
+    /// When the leader steps down, if service has not begun (ZAB-06).
     begin_by: Instant,
 }
 
@@ -173,8 +173,8 @@ impl Leader {
         }
     }
 
-    /// Has no quorum connected yet, or has it left before service began? The leader may then wait
-    /// in vain.
+    /// Is this leader without a quorum, and not yet serving? The voters may have elected another
+    /// leader, and never connect.
     pub(crate) fn is_deserted(&self, cx: &Cx<'_>) -> bool {
         match self.phase {
             Phase::Gathering => true,
@@ -399,8 +399,8 @@ impl Leader {
         ]
     }
 
-    /// One of [`LEADER_TIMERS`] is due: drops silent learners, gives up without a quorum, or sends
-    /// pings (ZAB-17).
+    /// One of [`LEADER_TIMERS`] is due: drops silent learners, steps down without a quorum, or
+    /// sends pings (ZAB-17).
     pub(crate) fn on_timer(
         &mut self,
         timer: Timer,

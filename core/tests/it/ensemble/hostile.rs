@@ -1,8 +1,8 @@
 //! A hostile server that sends arbitrary messages on established links.
 //!
 //! Owns these messages. They may cost the ensemble a link, or the session or connection that they
-//! name. But no server panics or logs what cannot be applied, and all that was logged survives a
-//! restart. (The driver decides who gets a link at all.)
+//! name. But no server panics or logs an inapplicable transaction, and all that was logged survives
+//! a restart. (The driver decides which servers get a link.)
 
 use std::sync::Arc;
 

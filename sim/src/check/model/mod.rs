@@ -75,7 +75,7 @@ pub struct Wrong {
     pub what: String,
 }
 
-/// The properties that a transaction can violate, whoever asked for it.
+/// The properties that a transaction can violate, whatever its origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Its zxid is not above the previous one.
@@ -121,7 +121,7 @@ pub struct Rules {
     pub sync_limit: Duration,
     /// How long a server that does not serve yet may be silent; zero: without limit.
     pub init_limit: Duration,
-    /// How long an elected leader may take to synchronize a quorum before it gives up; zero:
+    /// How long an elected leader may take to synchronize a quorum before it steps down; zero:
     /// without limit.
     pub begin_limit: Duration,
     /// How long a quorum without faults may take to commit a proposal; zero: unknown.

@@ -41,13 +41,17 @@ pub struct Node {
 /// All versions of the node at a path, and what happened there.
 #[derive(Clone, Default, Debug)]
 pub struct PathHistory {
+    /// The node from each zxid on; `None` while it does not exist.
     versions: Vec<(Zxid, Option<Node>)>,
     /// Present children, with the index in `moves` of their creation.
     children: BTreeMap<Arc<str>, usize>,
     /// The same indexes, oldest first.
     by_age: BTreeSet<usize>,
+    /// Creations and deletions of children, oldest first.
     moves: Vec<Move>,
+    /// Transactions that fire the data watches of the path, oldest first.
     data_firings: Vec<Arc<Firing>>,
+    /// The same for child watches.
     child_firings: Vec<Arc<Firing>>,
 }
 

@@ -237,7 +237,7 @@ impl Conn {
     }
 }
 
-/// A connection on which a client has read that its session goes on.
+/// A connection on which a client has read that its session is resumed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attached {
     pub(super) conn: ConnId,

@@ -1,7 +1,7 @@
 //! The expected contents of one server's disk: what was commanded, and what the disk worker has
 //! confirmed.
 //!
-//! Owns the unconfirmed commands of the log lane. Must not check anything: it only says which disk
+//! Owns the unconfirmed commands of the log lane. Must not check anything: it only lists which disk
 //! contents are possible.
 //!
 //! The worker runs commands in order, and a crash may come between any two of them, so a disk holds
@@ -58,7 +58,7 @@ pub(super) struct DiskModel {
     /// with the number of that chunk.
     ahead: BTreeMap<Zxid, u32>,
     /// The history in a complete snapshot ahead of the log. Recovery begins at that snapshot,
-    /// whatever the state file says.
+    /// for any content of the state file.
     installed: Option<Path>,
 }
 

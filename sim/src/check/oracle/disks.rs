@@ -66,7 +66,7 @@ impl Zab {
         }
     }
 
-    /// The disk has confirmed writes; `stored` says whether state files were among them.
+    /// The disk has confirmed writes; `stored`: were state files among them?
     fn confirmed(
         &mut self,
         checks: &mut Checks,

@@ -21,7 +21,7 @@ pub(super) struct Epochs(BTreeMap<Epoch, View>);
 pub(super) struct View {
     /// Its leader, and the history that it began with.
     pub(super) begun: Option<Begun>,
-    /// Enough voters have promised it to its leader.
+    /// A quorum has promised it to its leader.
     pub(super) decided: bool,
     /// When its leader began to serve with a quorum.
     pub(super) established: Option<Instant>,
@@ -44,7 +44,7 @@ pub(super) struct Proposal {
     pub(super) when: Proposed,
 }
 
-/// When and by whom a transaction was proposed.
+/// The proposer of a transaction, and the time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proposed {
     /// Observation number.

@@ -223,7 +223,7 @@ impl Oracles {
         })
     }
 
-    /// The connection goes on with the session, and takes over what earlier connections left.
+    /// The connection resumes the session, with the state that earlier connections left.
     fn attach(
         &mut self,
         id: ConnId,
@@ -236,7 +236,7 @@ impl Oracles {
         let claimed = self.model.at_or_before(claimed);
         let view = self.sessions.entry(session).or_default();
         let conn = self.conns.get_mut(&id).expect("has a phase");
-        // Another client that goes on with the session knows only what its own handshake says.
+        // Another client that resumes the session knows only what its own handshake states.
         let same_client = view.attached.is_none_or(|before| before.client == conn.client);
         let held = std::mem::take(&mut view.held);
         conn.held = if same_client { held } else { Held::default() };
@@ -355,7 +355,7 @@ impl Oracles {
         Ok(())
     }
 
-    /// C13: before any other request, setWatches included, a client that goes on with a session has
+    /// C13: before any other request, setWatches included, a client that resumes a session has
     /// sent its auth packets again (HS-13): servers do not share identities.
     fn shows_who_it_is(&mut self, id: ConnId, request: &Request) -> Verdict {
         let conn = &self.conns[&id];
@@ -366,7 +366,7 @@ impl Oracles {
         })
     }
 
-    /// W2: before any request but setWatches, a client that goes on with a session has set its
+    /// W2: before any request but setWatches, a client that resumes a session has set its
     /// watches again (HS-13).
     fn holds_its_watches(&mut self, id: ConnId, request: &Request) -> Verdict {
         let conn = &self.conns[&id];

@@ -62,7 +62,7 @@ impl Link {
         }
     }
 
-    /// Notes what this message of the peer says of the peer.
+    /// Notes the peer's state from its message.
     pub(super) fn note(&mut self, message: &PeerMessage) {
         if let PeerMessage::Leader(FromLeader::LeaderInfo { epoch, .. }) = message {
             self.epoch = Some(*epoch);

@@ -1,4 +1,4 @@
-//! The oracles: checks of every property that can be checked from outside, while the run goes on.
+//! The oracles: checks of every property that can be checked from outside, during the run.
 //!
 //! Owns [`Oracles`], which consumes the world's observations and fails at the first violated
 //! property. Must not influence the world, and must not trust what servers or the client library

@@ -3,7 +3,7 @@
 //! No fault makes it repeat a notification for ever.
 //!
 //! Owns how many notifications each server has sent to each other one in its round. Must not know
-//! who wins.
+//! the outcome.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

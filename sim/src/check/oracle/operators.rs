@@ -1,7 +1,7 @@
 //! A server's answers to operators, compared with the committed state at the zxid that it has
 //! applied.
 //!
-//! Owns O1. Must not check text: drivers format it.
+//! Owns O1. Must not check text: the driver formats it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -148,7 +148,7 @@ impl Oracles {
     /// A local session's timeout: one that was asked for or granted, once its client has read the
     /// connect response.
     fn knows_the_local_session(&mut self, id: ServerId, reported: &SessionInfo) -> Verdict {
-        // Once the upgrade is committed, the session may go on elsewhere with another timeout
+        // Once the upgrade is committed, the session may be resumed elsewhere with another timeout
         // before its server has applied the upgrade (seed 0xe00000afd, fork WriteFound#1/68417174,
         // at bb32438).
         let local = self.model.session(reported.id).is_none();

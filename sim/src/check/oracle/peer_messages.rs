@@ -1,7 +1,7 @@
 //! Messages between servers: votes, promises and acknowledgements compared with what is durable at
-//! the sender; and the acknowledgements that a follower owes its leader (L8).
+//! the sender; and the acknowledgements that a follower has to send to its leader (L8).
 //!
-//! Owns the state of each server's links. Must not check what a message does not vouch for.
+//! Owns the state of each server's links. Must not check what a message does not state.
 //!
 //! A message is checked in the step that sends it: the disk must have confirmed before what it
 //! vouches for.
@@ -93,7 +93,7 @@ impl Server {
 }
 
 impl Zab {
-    /// The voters of the last established epoch, as this server's durable state file says. A server
+    /// The voters of the last established epoch, as in this server's durable state file. A server
     /// that is none of them has acknowledged nothing in that epoch.
     pub(super) fn voters_before(&self, id: ServerId) -> Voters {
         let state = &self.servers[&id].disk_model.durable().state;

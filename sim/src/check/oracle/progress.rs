@@ -44,14 +44,14 @@ struct Leadership {
     learners: BTreeMap<LinkId, Debt>,
 }
 
-/// What a learner owes its leader, by the leader's view of one link.
+/// What a learner has to acknowledge, by the leader's view of one link.
 #[derive(Clone, Copy, Default, Debug)]
 struct Debt {
     /// The last transaction that it was sent.
     sent: Zxid,
     /// When its acknowledgement of NEWLEADER arrived.
     synced: Option<Instant>,
-    /// Since when it owes acknowledgements and none has arrived.
+    /// Since when acknowledgements are outstanding and none has arrived.
     owes: Option<Instant>,
     /// When it was sent UPTODATE.
     served: Option<Instant>,
@@ -233,7 +233,7 @@ impl Progress {
         if !zab.serves(id) || status.halted.is_some() || status.mode != Mode::Looking {
             return Ok(());
         }
-        // Links that the step closes although they still stand. An exhausted epoch or a later
+        // Links that the step closes although they are still open. An exhausted epoch or a later
         // promise may end an epoch that has a quorum.
         let left: Vec<_> = commands
             .iter()
@@ -282,7 +282,7 @@ impl Progress {
     }
 
     /// ZAB-18, L8: a leader drops a synced learner that has acknowledged nothing for the limit,
-    /// although it owes acknowledgements. `awake` is the end of the leader's last pause. A clock
+    /// although some are outstanding. `awake` is the end of the leader's last pause. A clock
     /// may run at half speed.
     pub(super) fn gives_up_in_time(
         &self,
@@ -406,7 +406,7 @@ impl Progress {
         })
     }
 
-    /// When the leader sent UPTODATE to a learner, on a link that still stands.
+    /// When the leader sent UPTODATE to a learner, on a link that is still open.
     fn serves_since(&self, zab: &Zab, leader: ServerId, id: ServerId) -> Option<Instant> {
         let links = &self.leaderships.get(&leader)?.learners;
         let own = links.iter().filter(|(link, _)| zab.peer_of(leader, **link) == Some(id));
@@ -426,7 +426,7 @@ impl Progress {
         };
         let long = |since: Instant| now.since(since) > bound;
         let unwell = |server: ServerId| self.unwell.get(&server).copied().unwrap_or_default();
-        // A link to a server that has lost power stands until something is sent on it, so a synced
+        // A link to a server that has lost power stays open until bytes are sent on it, so a synced
         // link is not enough (seed 0x3ef5726b3c29: the server had restarted and followed another
         // leader).
         let follows = |server: ServerId| {

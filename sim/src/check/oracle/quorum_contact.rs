@@ -1,4 +1,4 @@
-//! Servers that go on serving without messages from their leader or a majority (Z25).
+//! Servers that continue to serve without messages from their leader or a majority (Z25).
 //!
 //! Owns how long a server may serve without such messages. Must not trust what a server reports of
 //! its links: only messages that it has handled count, and only from their send time, however late

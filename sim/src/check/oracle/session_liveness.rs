@@ -122,7 +122,7 @@ impl SessionLiveness {
         input: &Input,
         at: Instant,
     ) {
-        // A pong that the previous step owed is sent by now, or never will be.
+        // If the previous step had to send a pong, it has sent it by now, or never will.
         self.unread.clear();
         let Input::Peer(link, PeerEvent::Message(message)) = input else {
             return;

@@ -1,4 +1,4 @@
-//! Texts for evidence that no type displays by itself.
+//! Texts for evidence that no `Display` of a type gives.
 //!
 //! Owns these texts. Must not check anything.
 

@@ -21,7 +21,7 @@ pub(super) struct Past {
 pub(super) struct Voters(pub(super) BTreeSet<ServerId>);
 
 impl Voters {
-    /// Whether `does` holds for more than half of the voters; it does not matter for other servers
+    /// Whether `does` holds for more than half of the voters; servers that do not vote are ignored
     /// (QV-01, Z21).
     pub(super) fn most(&self, does: impl Fn(ServerId) -> bool) -> bool {
         let yes = self.0.iter().filter(|id| does(**id)).count();
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// By the history statuses of the present voters alone.
+    /// The present voters alone decide, by their history statuses.
     #[test]
     fn majority_of_complete_histories_may_decide() {
         use HistoryStatus::{Complete, Lost, Uninitialized};

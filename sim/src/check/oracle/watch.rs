@@ -1,4 +1,4 @@
-//! The watches of client connections, and the events that they are owed.
+//! The watches of client connections, and the events that they must receive.
 //!
 //! Owns the watch tables of each connection, as derived from the client's stream of replies and
 //! events. The server sends both in one queue, so each registration has an exact place in the

@@ -99,7 +99,7 @@ pub(super) struct Server {
     pub(super) leads_since: Instant,
     pub(super) serves: bool,
     pub(super) follows: Option<ServerId>,
-    /// Its status says that it has halted.
+    /// Its status reports that it has halted.
     pub(super) halted: bool,
     /// Since when it serves as a leader without a majority of synced followers.
     forsaken_since: Option<Instant>,

@@ -32,7 +32,7 @@ struct Place {
 /// What is known about the end of the log when a process has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogEnd {
-    /// Only what the state file says.
+    /// Only what the state file has.
     Unknown,
     /// The process was killed: a changed bit of its last write is detected until the machine
     /// reboots.

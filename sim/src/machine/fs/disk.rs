@@ -278,7 +278,7 @@ impl Disk {
         self.files.get_mut(&id).expect("an open file exists")
     }
 
-    /// Times one operation and records it.
+    /// Draws the duration of an operation and places it on the worker's timeline.
     fn lay_out(&mut self, kind: OpKind, name: &str, offset: u64, length: u64, digest: u64) -> Span {
         let begin = self.cursor;
         let mut took = self.pace.draw(kind, length, &mut self.rng);

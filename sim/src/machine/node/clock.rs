@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deadlines_are_met_at_the_first_instant_that_shows_them() {
+    fn deadline_maps_to_the_first_instant_at_which_the_clock_reaches_it() {
         for drift in [-100, -7, 0, 3, 100] {
             let clock = Clock::new(Instant(5_000), 77, drift, 0);
             for deadline in [77, 78, 1_077, 123_456_789] {

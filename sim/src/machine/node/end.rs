@@ -52,7 +52,7 @@ impl Node {
         self.end_at(end, Crash::Kill, fate, shared);
     }
 
-    /// Ends the process now, as `how` says; `fate` decides what its disk keeps.
+    /// Ends the process now, by a kill or a power failure; `fate` decides what its disk keeps.
     pub fn crash(&mut self, how: Crash, fate: Rng, shared: &mut Shared) {
         self.end_at(shared.now, how, fate, shared);
     }

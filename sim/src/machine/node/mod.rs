@@ -1,7 +1,7 @@
 //! One simulated machine: a disk that outlives the process, clocks, and at most one server process.
 //!
 //! Owns starts and recovery. Must not decide when they happen. `end` has the end of a process,
-//! `process` the driver's loop around the real server, `disk` the content of the disk.
+//! `process` the host's loop around the real server, `disk` the content of the disk.
 
 mod clock;
 mod config_change;

@@ -1,7 +1,7 @@
-//! A server process: the real server, and the loop around it as in the shipped driver.
+//! A server process: the real server and driver, and a host's loop around them as in `net-tokio`.
 //!
 //! Owns the turns of the loop and their inputs. `inbox` has the queue of deliveries, `sockets` the
-//! connections, `servers` the network between servers, and `tell` the observations for oracles.
+//! connections, `servers` the network between servers, and `observe` the observations for oracles.
 //! Must not decide when the process runs.
 
 mod behind;
@@ -100,7 +100,7 @@ pub(super) struct Process {
     known_links: BTreeSet<LinkId>,
     /// Learners that it is synchronizing.
     behind: Behind,
-    /// What the log says of the role; `None` for a server that is alone.
+    /// The role in the log; `None` for a standalone server.
     reported: Option<Reported>,
     /// Random streams of the traffic with each other party.
     between: BTreeMap<Party, Rng>,
@@ -400,7 +400,7 @@ impl Process {
         }
     }
 
-    /// Runs one turn of the driver's loop. Returns whether the disk is to be audited.
+    /// Runs one turn of the host's loop. Returns whether the disk is to be audited.
     pub(super) fn run(
         &mut self,
         clock: &Clock,

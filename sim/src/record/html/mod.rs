@@ -17,7 +17,7 @@ use crate::record::trace::plain::positions_in;
 use crate::run::job::Report;
 use crate::run::report;
 
-/// Maximum numbers of entries; older ones are omitted, and the page says so.
+/// Maximum numbers of entries; older ones are omitted, and the page reports this.
 const MESSAGES_MAX: usize = 90_000;
 const CALLS_MAX: usize = 20_000;
 const ENTRIES_MAX: usize = 30_000;

@@ -436,7 +436,7 @@ fn each_of_limits(limits: &mut Limits, visit: Visit<'_>) {
         recent_bytes,
         bulk_bytes,
         record_bytes,
-        // Later additions, which stand at the end of a schedule.
+        // Later additions, at the end of a schedule.
         prefer_snapshots: _,
         step_units: _,
     } = limits;

@@ -320,8 +320,8 @@ fn as_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How a run fails: the violated promise, and for a panic also its location, to tell different
-/// panics apart.
+/// How a run fails: the violated promise, and for a panic also its location, to distinguish
+/// panics.
 fn way(failure: &Failure) -> String {
     let place = failure.evidence.first().and_then(|line| line.rsplit_once(" at "));
     match (failure.class, place) {

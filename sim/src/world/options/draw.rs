@@ -350,7 +350,7 @@ impl WorkloadOptions {
     }
 
     /// Writes per second if all calls are writes. Each attempt to create a session is a write, even
-    /// if its client has given up by the time of the commit, after each server's share of its
+    /// if its client has left by the time of the commit, after each server's share of its
     /// timeout (seed 0xd2900066 of the swarm, 5 servers: sessions of 125 to 500 ms were requested
     /// faster than four syncs each allowed).
     fn writes_per_second(&self, clients: u32, servers: u32) -> u64 {

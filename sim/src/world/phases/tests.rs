@@ -268,7 +268,7 @@ fn client_that_reaches_only_left_out_servers_fails_writes() {
 }
 
 #[test]
-fn heal_leaves_no_server_out_without_a_history() {
+fn heal_includes_all_servers_if_none_has_a_history() {
     let mut world = world_without_two(Fate::Dead);
     world.heal();
     assert!(world.shared.outside.is_empty(), "no server has begun");

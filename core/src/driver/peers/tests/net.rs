@@ -1,4 +1,4 @@
-//! Servers whose sockets are pipes in memory and whose clock stands still between steps.
+//! Servers whose sockets are pipes in memory and whose clock does not run between steps.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,16 @@ use crate::store::Entry;
 
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// Some servers, and sockets that nobody but the test reads.
+/// Some servers, and sockets that only the test reads.
 pub(super) struct Net {
     pub(super) ends: BTreeMap<ServerId, Peers>,
     pub(super) now: Instant,
     pub(super) next: u64,
-    /// Ends of pipes: who is at the other end, if that is a server, and what has come and is not
-    /// read.
+    /// Ends of pipes: the server at the other end, if it is one, and the unread bytes.
     pub(super) pipes: BTreeMap<(ServerId, LinkId), Pipe>,
-    /// What a bad peer has received.
+    /// Bytes that a bad peer has received.
     pub(super) received: BTreeMap<LinkId, Vec<u8>>,
-    /// Which dialled servers are not there.
+    /// Dialled servers that do not exist.
     pub(super) absent: BTreeSet<ServerId>,
     /// Sockets that take nothing.
     pub(super) stuck: BTreeSet<LinkId>,

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_read() {
+    fn dates_are_parsed() {
         for (date, right) in [
             ("Thu Jan 01 00:00:00 UTC 1970", 0),
             ("Tue Feb 29 00:00:00 UTC 2000", 951_782_400),

@@ -9,7 +9,7 @@ use super::Found;
 use super::fields::{Fields, before, behind, between, cut, latency, number};
 use crate::check::answers::{Answer, Between, Moment};
 
-/// What `srvr` says.
+/// The answer to `srvr`.
 pub(super) fn server(now: &Moment, text: &str) -> Found {
     let status = status_of(now)?;
     let mut fields = Fields::of(text.lines(), ": ")?;
@@ -37,7 +37,7 @@ pub(super) fn server(now: &Moment, text: &str) -> Found {
     fields.end()
 }
 
-/// What `mntr` says.
+/// The answer to `mntr`.
 pub(super) fn monitoring(answer: &Answer, now: &Moment, text: &str) -> Found {
     let status = status_of(now)?;
     let lines: Result<Vec<&str>, String> = text.lines().map(|line| behind(line, "zk_")).collect();
@@ -70,7 +70,7 @@ pub(super) fn monitoring(answer: &Answer, now: &Moment, text: &str) -> Found {
     ] {
         counter(now, name, fields.take(name)?, right)?;
     }
-    // The driver alone knows whom it refuses.
+    // Only the driver knows which connections it refuses.
     for name in ["connection_rejected", "sessionless_connections_expired"] {
         number(fields.take(name)?)?;
     }
@@ -113,7 +113,7 @@ fn of_role(now: &Moment, status: &Status, sizes: [i64; 3], fields: &mut Fields<'
     Ok(())
 }
 
-/// What `conf` says.
+/// The answer to `conf`.
 pub(super) fn settings(answer: &Answer, now: &Moment, text: &str) -> Found {
     let lines = text.lines().filter(|line| *line != "membership: ");
     let mut fields = Fields::of(lines, "=")?;
@@ -130,7 +130,7 @@ pub(super) fn settings(answer: &Answer, now: &Moment, text: &str) -> Found {
     fields.end()
 }
 
-/// What `dirs` says.
+/// The answer to `dirs`.
 pub(super) fn directories(answer: &Answer, text: &str) -> Found {
     let [snapshots, log] = answer.disk.ok_or("nobody has measured the directories")?;
     let mut fields = Fields::of(text.lines(), ": ")?;
@@ -139,7 +139,7 @@ pub(super) fn directories(answer: &Answer, text: &str) -> Found {
     fields.end()
 }
 
-/// What `envi` says: the values that the simulator has supplied, and no others.
+/// The answer to `envi`: the values that the simulator has supplied, and no others.
 pub(super) fn environment(text: &str) -> Found {
     let mut fields = Fields::of(behind(text, "Environment:\n")?.lines(), "=")?;
     version(fields.take("zookeeper.version")?)?;

@@ -12,7 +12,7 @@ use super::fields::{Fields, before, behind, between, cut, latency, number, secon
 use crate::check::answers::{ConnFacts, Moment};
 use crate::check::observe::SelfReport;
 
-/// What `cons` says.
+/// The answer to `cons`.
 pub(super) fn connections(now: &Moment, text: &str) -> Found {
     let body = before(text, "\n\n")?;
     each(now, body, |facts, fields| {
@@ -36,7 +36,7 @@ pub(super) fn connections(now: &Moment, text: &str) -> Found {
     })
 }
 
-/// What `stat` says of connections.
+/// The connections in the answer to `stat`.
 pub(super) fn brief(now: &Moment, text: &str) -> Found {
     each(now, text, |_, _| Ok(()))
 }
@@ -65,7 +65,7 @@ fn each(now: &Moment, text: &str, more: impl Fn(&ConnFacts, &mut Fields<'_>) -> 
     Ok(())
 }
 
-/// What `wchs` says.
+/// The answer to `wchs`.
 pub(super) fn watch_summary(now: &Moment, text: &str) -> Found {
     let report = now.report.as_ref().ok_or("the server does not serve")?;
     let conns: BTreeSet<ConnId> = report.by_conn.iter().map(|(conn, _)| *conn).collect();
@@ -77,7 +77,7 @@ pub(super) fn watch_summary(now: &Moment, text: &str) -> Found {
     between("watched paths", number(before(rest, " paths")?)?, exactly(paths.len()))
 }
 
-/// What `wchc` says, or `wchp`.
+/// The answer to `wchc` or `wchp`.
 pub(super) fn watches(moments: &[&Moment], text: &str, by_session: bool) -> Found {
     let mut listed = Vec::new();
     for (head, line) in pairs(before(text, "\n")?)? {
@@ -110,7 +110,7 @@ pub(super) fn watches(moments: &[&Moment], text: &str, by_session: bool) -> Foun
     within("watches", &listed, &all, &any)
 }
 
-/// What `dump` says.
+/// The answer to `dump`.
 pub(super) fn dump(moments: &[&Moment], text: &str) -> Found {
     let sessions = behind(text, "SessionTracker dump:\n")?;
     let (sessions, rest) = cut(sessions, "ephemeral nodes dump:\nSessions with Ephemerals (")?;
@@ -193,7 +193,7 @@ fn sets(text: &str) -> Result<(Sets<'_>, &str), String> {
     Ok((sets, rest))
 }
 
-/// Sessions stand below the second at which they expire by the server's clocks.
+/// Sessions are listed below the second at which they expire by the server's clocks.
 fn expiring(at: &Moment, sessions: &[SessionInfo], sets: &Sets<'_>) -> Found {
     let mut right: BTreeMap<Instant, BTreeSet<SessionId>> = BTreeMap::new();
     for info in sessions {

@@ -362,7 +362,7 @@ impl History {
         self.shows(id);
     }
 
-    /// A server gives up its role and begins to lead again, without a restart.
+    /// A server leaves its role and begins to lead again, without a restart.
     pub(super) fn rises_again(&mut self, id: ServerId) {
         self.looks(id);
         self.rises(id);

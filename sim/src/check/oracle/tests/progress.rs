@@ -122,7 +122,7 @@ fn l13_request_from_before_the_service_is_not_answered() {
     });
 }
 
-/// The links of a leader that its followers have left stand until it handles their `Down` events.
+/// The links of a leader that its followers have left stay open until it handles `Down` of each.
 #[test]
 fn l8_leader_with_a_quorum_does_not_commit() {
     check_pair_in_time("L8", |h, violating| {

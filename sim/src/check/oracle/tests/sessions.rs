@@ -299,7 +299,7 @@ fn c12_server_claims_to_be_read_only() {
     });
 }
 
-/// Another client goes on with the session: neither is bound by what the other has seen.
+/// Another client resumes the session: neither is bound by what the other has seen.
 #[test]
 fn two_clients_of_a_session_do_not_bind_each_other() {
     let mut h = History::new();

@@ -23,7 +23,7 @@ pub(super) struct Socket {
     pub(super) received: BytesMut,
     /// The other end has closed, or the connection is broken.
     is_over: bool,
-    /// When it was accepted, by the driver's clock.
+    /// When it was accepted, by the machine's clock.
     accepted: Instant,
     /// Since when it is not read although the network has room for its output.
     unread_since: Option<Instant>,
@@ -31,7 +31,8 @@ pub(super) struct Socket {
     shuts_since: Option<Instant>,
 }
 
-/// How long a closing connection waits for the other end to take its output, by the driver's clock.
+/// How long a closing connection waits for the other end to take its output, by the machine's
+/// clock.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Time between two reports of the longest wait.
@@ -90,7 +91,7 @@ impl Process {
         }
     }
 
-    /// Does with a socket what the driver wants.
+    /// Reads or closes a socket according to the driver's interest.
     pub(super) fn attend(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
         self.held.remove(&id);
         loop {

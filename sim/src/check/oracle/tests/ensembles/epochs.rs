@@ -103,7 +103,7 @@ fn z8_epoch_begins_with_less_than_an_earlier_one() {
         // Z27 would report the worse history first, at the begin of its epoch.
         h.oracles.mute("Z27");
         // Server 1 has begun epoch 2 with one more entry, handles late the acknowledgement of
-        // server 3, and serves for a moment. Until then nobody has committed that entry.
+        // server 3, and serves for a moment. Until then no server has committed that entry.
         let extra = only_the_leader_logs(h);
         h.rises_again(S1);
         h.turns_to(S3, S1);
