@@ -185,10 +185,9 @@ impl EventLoop {
         let Some(outline) = self.set_aside.as_mut().filter(|_| self.announced) else { return };
         match self.server.compare_outline(outline, COMPARED) {
             OutlineCompared::Unfinished => return,
-            OutlineCompared::Alike => tracing::warn!(
-                "the data that was set aside differs in no node for another reason than \
-                 transactions of later"
-            ),
+            OutlineCompared::Alike => {
+                tracing::warn!("the data that was set aside differs only by later transactions")
+            }
             OutlineCompared::Differs { path, what } => {
                 tracing::warn!(
                     "the first node in which the data that was set aside differs is {path:?}: \

@@ -364,8 +364,7 @@ impl Follower {
             return self.refuse(
                 LinkCloseReason::Incompatible(format!(
                     "this server has promised epoch {promised}, and the others know of {epoch}: \
-                     move its data directory away \
-                     and start it, so that it is filled anew"
+                     move its data directory away and start it; it gets its data from the leader"
                 )),
                 cx,
             );

@@ -50,7 +50,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("clientTcpKeepAlive", Property),
     (
         "closeSessionTxn.enabled",
-        Same("the end of a session names its nodes wherever that is needed"),
+        Same("each server deletes the ephemeral nodes of a session that ends"),
     ),
     ("cnxTimeout", Property),
     ("commitLogCount", Later),

@@ -82,7 +82,7 @@ impl Site {
     fn row(self) -> (&'static str, &'static str) {
         match self {
             Site::BatchInputs => ("batch.inputs", "the driver takes one input at a time"),
-            Site::BatchCommands => ("batch.commands", "every log record is synced by itself"),
+            Site::BatchCommands => ("batch.commands", "every log record has a sync of its own"),
             Site::RequestsFew => ("requests.few", "a connection may have very few requests"),
             Site::UndurableSmall => {
                 ("undurable.small", "clients wait when a few hundred bytes are not durable")
@@ -91,7 +91,7 @@ impl Site {
             Site::SnapshotSlices => ("snapshot.slices", "snapshots are written in tiny pieces"),
             Site::EpochShort => ("epoch.short", "an epoch has room for few transactions"),
             Site::RecentSmall => {
-                ("recent.small", "what a learner lacks is hardly ever in memory any more")
+                ("recent.small", "the transactions that a learner lacks are rarely in memory")
             }
             Site::BulkSmall => ("bulk.small", "a learner catches up in tiny pieces"),
             Site::WindowSmall => ("window.small", "a link holds a kilobyte under way"),
@@ -100,21 +100,20 @@ impl Site {
             Site::SyncSnap => ("sync.snap", "a learner is sent a snapshot where the log would do"),
             Site::TimerSlack => ("timer.slack", "a deadline in four comes late"),
             Site::WordsLate => {
-                ("words.late", "one word in four by which a learner is brought in stalls its link")
+                ("words.late", "one message in four that synchronizes a learner stalls its link")
             }
             Site::ClientHops => (
                 "client.hops",
-                "one client in four is cut off behind an answer to a handshake or setWatches, or \
-                 an event",
+                "one client in four loses its connection after an answer to a handshake or \
+                 setWatches, or after an event",
             ),
             Site::LogSlow => (
                 "log.slow",
-                "whoever writes the log pauses behind each batch, and much is proposed and not \
-                 committed",
+                "the log worker pauses after each batch, so that many proposals are not committed",
             ),
             Site::SnapshotSlow => (
                 "snapshot.slow",
-                "whoever writes snapshots pauses behind each piece, and much changes meanwhile",
+                "the snapshot worker pauses after each chunk, so that many nodes change meanwhile",
             ),
             Site::StepSmall => {
                 ("step.small", "a step applies and answers little, and leaves the rest")

@@ -206,7 +206,7 @@ impl Fault {
             ),
             Fault::NetReset => ("net.reset", Every(3_000), "a connection breaks at any byte"),
             Fault::NetHalfOpen => {
-                ("net.half-open", Every(5_000), "it breaks, and one end learns of it late")
+                ("net.half-open", Every(5_000), "a connection breaks, and one end notices it late")
             }
             Fault::NetStall => {
                 ("net.stall", Every(4_000), "one direction stands still for a while")
@@ -225,14 +225,16 @@ impl Fault {
             Fault::NetPartial => {
                 ("net.partial", Every(15_000), "some pairs of servers cannot reach each other")
             }
-            Fault::NetIsolateLeader => {
-                ("net.isolate-leader", Every(15_000), "nobody reaches a leader, or nobody hears it")
-            }
+            Fault::NetIsolateLeader => (
+                "net.isolate-leader",
+                Every(15_000),
+                "no server reaches the leader, or the leader reaches none",
+            ),
             Fault::NetVotes => {
                 ("net.votes", Always, "notifications are lost, doubled and late, as drawn")
             }
             Fault::NetBadPeer => {
-                ("net.bad-peer", Every(12_000), "somebody talks nonsense to the port for servers")
+                ("net.bad-peer", Every(12_000), "random bytes arrive at the port for servers")
             }
             Fault::ClientFreeze => {
                 ("client.freeze", Every(8_000), "a client stops, often beyond its session timeout")
@@ -240,7 +242,8 @@ impl Fault {
             Fault::ClientDeath => (
                 "client.death",
                 Every(10_000),
-                "a client vanishes, perhaps as soon as it is back; a new one takes its place",
+                "a client ends without closing its session, perhaps right after it reconnects; a new \
+                 one takes its place",
             ),
             Fault::ClientClose => (
                 "client.close",
@@ -250,38 +253,37 @@ impl Fault {
             Fault::ClientWrongPassword => (
                 "client.wrong-password",
                 Every(8_000),
-                "somebody tries a session with a wrong password",
+                "a client tries to resume a session with a wrong password",
             ),
             Fault::ClientGarbage => (
                 "client.garbage",
                 Every(5_000),
-                "a connection that is silent, half, oversized, or talks nonsense",
+                "a connection is silent, or sends half a frame, a frame that is too long, or random bytes",
             ),
             Fault::ClientDuplicate => (
                 "client.duplicate",
                 Every(12_000),
-                "somebody goes on with a living session on another connection",
+                "another client resumes a living session on another connection",
             ),
             Fault::ClientStorm => {
                 ("client.storm", Every(40_000), "all clients lose their connections at once")
             }
-            Fault::ClientDeaf => {
-                ("client.deaf", Every(15_000), "a client asks on and does not read for a while")
-            }
+            Fault::ClientDeaf => (
+                "client.deaf",
+                Every(15_000),
+                "a client sends requests and does not read for a while",
+            ),
             Fault::ClientDrift => {
                 ("client.drift", Always, "the clocks of clients run up to 10 % fast or slow")
             }
             Fault::ClientRestart => (
                 "client.restart",
                 Every(12_000),
-                "a client's process ends, and another goes on with its session and timeout of its \
-                 own",
+                "a client's process ends, and another one resumes its session with another timeout",
             ),
-            Fault::NetByzantine => (
-                "net.byzantine",
-                Every(10_000),
-                "somebody in the place of a server says what is not its to say",
-            ),
+            Fault::NetByzantine => {
+                ("net.byzantine", Every(10_000), "a byzantine peer acts in the place of a server")
+            }
             Fault::ClientOperator => {
                 ("client.operator", Every(8_000), "an operator asks with four-letter commands")
             }

@@ -77,7 +77,9 @@ impl Sometimes {
             Sometimes::OutputBlocked => "a socket takes no more of what is queued for its client",
             Sometimes::EventsUntaken => "a client is cut off as it does not take its events",
             Sometimes::RequestsWait => "requests wait because of a bound on those of all clients",
-            Sometimes::HandshakeLate => "a client is cut off as it does not shake hands in time",
+            Sometimes::HandshakeLate => {
+                "a client is disconnected because its handshake does not come in time"
+            }
             Sometimes::AnswerInParts => "an answer to an operator takes several turns",
             Sometimes::CommandRefused => "the whitelist refuses a command of an operator",
             Sometimes::DamageRefused => "recovery refuses a disk that is damaged",

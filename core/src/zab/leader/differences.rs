@@ -89,18 +89,15 @@ impl Leader {
         cx.mark(Mark::HistoryDiffers);
         if cx.voters.set().len() < 3 {
             let what = format!(
-                "what it has at {zxid} is not what this server has there, and two servers cannot \
-                 tell which is right: decide \
-                 which of them keeps its data, move the data directory of the other one away, and \
-                 start the one that has its \
-                 data with only itself in zoo.cfg, then the other"
+                "its state at {zxid} differs from this server's, and two servers cannot tell which one \
+                 is right: decide which of them keeps its data, move the data directory of the \
+                 other one away, start the first one with only itself in zoo.cfg, then the other"
             );
             return self.refuse(link, LinkCloseReason::Incompatible(what), cx);
         }
         cx.send_peer(link, FromLeader::Differs { zxid });
-        let what = format!(
-            "what it has at {zxid} is not what this server has there: it sets its data aside"
-        );
+        let what =
+            format!("its state at {zxid} differs from this server's: it sets its data aside");
         self.refuse(link, LinkCloseReason::Incompatible(what), cx)
     }
 }

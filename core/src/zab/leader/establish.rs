@@ -91,8 +91,8 @@ impl Leader {
         cx.send_peer(link, FromLeader::LeaderInfo { epoch, empty: false, ensemble, blank });
         let what = format!(
             "server {server} has promised epoch {accepted}, and this one knows of {epoch}: move \
-             the data directory of server \
-             {server} away and start it, so that it is filled anew"
+             the data directory of server {server} away and start it; it gets its data from the \
+             leader"
         );
         cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Incompatible(what)));
         LeaderEffect::None
