@@ -13,19 +13,16 @@ use std::sync::Arc;
 
 use super::admission::{self, TooManyConnections};
 use super::close::ConnCloseReason;
-use super::conn::{Conn, Due, Phase};
+use super::conn::{ClientLine, ClientUse, Conn, Due, Phase};
+use super::flush::FlushQueue;
 use super::intake::Common;
 use super::limits::ClientLimits;
-use super::metrics::{ConnStats, Metrics, Served};
+use super::metrics::{ConnStats, Metrics};
 use super::note::ClientNote;
 use crate::config::Config;
-use crate::ids::{ConnId, Instant, SessionId, WallMs};
+use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::{ClientCommand, ClientEvent, Now};
 use crate::wire::{FourLetterCommand, Id};
-
-/// Connections whose events are offered to their sockets in a turn: a change that ten thousand
-/// clients watch may delay other requests by some milliseconds at most.
-const NOTIFIED_PER_TURN: usize = 256;
 
 /// All connections of clients.
 #[derive(Debug)]
@@ -37,12 +34,8 @@ pub struct Clients {
     heartbeats: VecDeque<ConnId>,
     /// The earliest deadline for bytes of each connection; some entries are out of date.
     timers: BTreeSet<(Instant, ConnId)>,
-    /// Connections with an answer to be sent.
-    answered: VecDeque<ConnId>,
-    /// Connections with events to be sent, oldest first.
-    notified: VecDeque<ConnId>,
-    /// How many connections of `notified` may still be flushed in this turn.
-    notified_left: usize,
+    /// Connections with output that has not been offered to their sockets.
+    flushes: FlushQueue,
 }
 
 /// What the host has to do with the socket of a connection.
@@ -59,38 +52,6 @@ pub enum Interest {
     Close,
 }
 
-/// Resources that one connection occupies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClientUse {
-    /// Requests read and not answered.
-    pub unanswered: u32,
-    /// Bytes queued and not sent.
-    pub output_bytes: usize,
-    /// Bytes of events among them.
-    pub event_bytes: u64,
-}
-
-/// What `cons`, `stat` and `dump` print about a connection.
-#[derive(Clone, Debug)]
-pub struct ClientLine {
-    /// Address of the client.
-    pub peer: SocketAddr,
-    /// When the connection was accepted.
-    pub since: WallMs,
-    /// Does the server wait for input from it?
-    pub reading: bool,
-    /// Does the server wait for its socket to take output?
-    pub writing: bool,
-    /// Requests not answered yet.
-    pub unanswered: u32,
-    /// The session of the connection, if it has one.
-    pub served: Option<Served>,
-    /// When the last input arrived.
-    pub heard: Instant,
-    /// Its counters.
-    pub stats: ConnStats,
-}
-
 impl Clients {
     /// No connections. `seed` feeds the random drops of the throttle.
     pub(super) fn new(
@@ -104,9 +65,7 @@ impl Clients {
             common: Common::new(config, limits, seed, now),
             heartbeats: VecDeque::new(),
             timers: BTreeSet::new(),
-            answered: VecDeque::new(),
-            notified: VecDeque::new(),
-            notified_left: 0,
+            flushes: FlushQueue::default(),
         }
     }
 
@@ -211,14 +170,7 @@ impl Clients {
     /// in this turn.
     pub fn next_to_flush(&mut self) -> Option<ConnId> {
         loop {
-            let id = match self.answered.pop_front() {
-                Some(id) => id,
-                None if self.notified_left == 0 => return None,
-                None => {
-                    self.notified_left -= 1;
-                    self.notified.pop_front()?
-                }
-            };
+            let id = self.flushes.next()?;
             if self.conns.get_mut(&id).is_some_and(Conn::begin_flush) {
                 return Some(id);
             }
@@ -301,7 +253,7 @@ impl Clients {
         if let Some(conn) = self.conns.get_mut(&id)
             && conn.queue_text(text)
         {
-            self.answered.push_back(id);
+            self.flushes.push(id, Due::Answered);
         }
     }
 
@@ -347,11 +299,7 @@ impl Clients {
 
     /// Resources that a connection occupies, while the connection is known.
     pub fn takes_up(&self, id: ConnId) -> Option<ClientUse> {
-        self.conns.get(&id).map(|conn| ClientUse {
-            unanswered: conn.unanswered,
-            output_bytes: conn.output.len(),
-            event_bytes: conn.output.event_bytes(),
-        })
+        self.conns.get(&id).map(Conn::takes_up)
     }
 
     /// When the oldest unanswered handshake or request of a connection was read, if there is one.
@@ -366,17 +314,7 @@ impl Clients {
 
     /// What `cons` prints about each connection.
     pub fn lines(&self) -> Vec<ClientLine> {
-        let line = |conn: &Conn| ClientLine {
-            peer: conn.peer,
-            since: conn.since,
-            reading: matches!(conn.phase, Phase::AwaitingFirstFrame | Phase::Open) && !conn.paused,
-            writing: conn.blocked,
-            unanswered: conn.unanswered,
-            served: conn.served,
-            heard: conn.heard,
-            stats: conn.stats,
-        };
-        self.conns.values().map(line).collect()
+        self.conns.values().map(Conn::line).collect()
     }
 
     /// The next connection that is not read and whose client has taken output: the core is to
@@ -402,7 +340,7 @@ impl Clients {
             || !self.common.commands.is_empty()
             || !self.common.resumed.is_empty()
             || !self.heartbeats.is_empty()
-            || !self.notified.is_empty()
+            || self.flushes.has_work()
     }
 
     /// Ends connections that have missed their deadline, and reads requests as far as the bounds
@@ -453,7 +391,7 @@ impl Clients {
         reads: bool,
         now: Instant,
     ) {
-        self.notified_left = NOTIFIED_PER_TURN;
+        self.flushes.begin_turn();
         let mut too_much = Vec::new();
         let mut commands = commands.drain(..).peekable();
         // Answers to one connection tend to follow each other.
@@ -473,11 +411,8 @@ impl Clients {
                     ClientCommand::Connected(_)
                     | ClientCommand::Reply(_)
                     | ClientCommand::Event(_) => {
-                        match conn.queue(&command, now, &mut self.common.metrics) {
-                            Some(Due::Answered) => self.answered.push_back(id),
-                            Some(Due::Notified) => self.notified.push_back(id),
-                            Some(Due::No) | None => {}
-                        }
+                        let due = conn.queue(&command, now, &mut self.common.metrics);
+                        self.flushes.push(id, due.unwrap_or(Due::No));
                     }
                 }
             }
@@ -497,7 +432,7 @@ impl Clients {
                 // The output has not been offered to the socket yet; that comes before the
                 // connection is judged.
                 conn.due = Due::Answered;
-                self.answered.push_back(id);
+                self.flushes.push(id, Due::Answered);
             }
         }
         if reads && !self.common.reads {

@@ -127,6 +127,38 @@ pub(super) enum Due {
     Answered,
 }
 
+/// Resources that one connection occupies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientUse {
+    /// Requests read and not answered.
+    pub unanswered: u32,
+    /// Bytes queued and not sent.
+    pub output_bytes: usize,
+    /// Bytes of events among them.
+    pub event_bytes: u64,
+}
+
+/// What `cons`, `stat` and `dump` print about a connection.
+#[derive(Clone, Debug)]
+pub struct ClientLine {
+    /// Address of the client.
+    pub peer: SocketAddr,
+    /// When the connection was accepted.
+    pub since: WallMs,
+    /// Does the server wait for input from it?
+    pub reading: bool,
+    /// Does the server wait for its socket to take output?
+    pub writing: bool,
+    /// Requests not answered yet.
+    pub unanswered: u32,
+    /// The session of the connection, if it has one.
+    pub served: Option<Served>,
+    /// When the last input arrived.
+    pub heard: Instant,
+    /// Its counters.
+    pub stats: ConnStats,
+}
+
 impl Conn {
     /// `record_bytes` is the limit on the size of one answer.
     pub(super) fn new(
@@ -181,6 +213,29 @@ impl Conn {
     /// Is the handshake still to be answered?
     pub(super) fn awaits_handshake(&self) -> bool {
         self.phase == Phase::Open && self.served.is_none()
+    }
+
+    /// Resources that it occupies.
+    pub(super) fn takes_up(&self) -> ClientUse {
+        ClientUse {
+            unanswered: self.unanswered,
+            output_bytes: self.output.len(),
+            event_bytes: self.output.event_bytes(),
+        }
+    }
+
+    /// What `cons` prints about it.
+    pub(super) fn line(&self) -> ClientLine {
+        ClientLine {
+            peer: self.peer,
+            since: self.since,
+            reading: matches!(self.phase, Phase::AwaitingFirstFrame | Phase::Open) && !self.paused,
+            writing: self.blocked,
+            unanswered: self.unanswered,
+            served: self.served,
+            heard: self.heard,
+            stats: self.stats,
+        }
     }
 
     /// Schedules the reading of its bytes for the next turn.

@@ -10,6 +10,7 @@ mod admission;
 mod clients;
 mod close;
 mod conn;
+mod flush;
 pub mod four_letter;
 mod intake;
 mod limits;
@@ -35,8 +36,9 @@ use crate::store::DiskEvent;
 use crate::wire::FourLetterCommand;
 
 pub use admission::TooManyConnections;
-pub use clients::{ClientLine, ClientUse, Clients, Interest};
+pub use clients::{Clients, Interest};
 pub use close::ConnCloseReason;
+pub use conn::{ClientLine, ClientUse};
 use four_letter::{FourLetter, FourLetterOptions};
 pub use limits::{ClientLimits, LargeRequests};
 pub use note::ClientNote;
