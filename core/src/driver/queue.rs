@@ -120,14 +120,16 @@ impl FairQueue {
     }
 
     /// Between turns: the clients with waiting input; each is returned once, until further input
-    /// arrives.
+    /// arrives. The core does not know a client whose handshake waits: it is returned later.
     pub(super) fn take_waiting(&mut self) -> Vec<ConnId> {
         let waiting = self.turns.iter().map(|(_, conn)| *conn);
         let clients = &mut self.clients;
         let awaits_heartbeat = |conn: &ConnId| {
             let client = clients.get_mut(conn);
             client.is_some_and(|client| {
-                !client.events.is_empty() && std::mem::take(&mut client.awaits_heartbeat)
+                let is_known =
+                    !matches!(client.events.front(), None | Some(ClientEvent::Opened(..)));
+                is_known && std::mem::take(&mut client.awaits_heartbeat)
             })
         };
         waiting.filter(awaits_heartbeat).collect()
@@ -243,6 +245,18 @@ mod tests {
         // The client has not saved up work while it was idle, and the client of the expensive
         // requests has its turn.
         assert!(matches!(queue.next(last), Some(Input::Client(A, _))));
+    }
+
+    #[test]
+    fn heartbeats_follow_the_handshake() {
+        let mut queue = FairQueue::default();
+        queue.push(A, ClientEvent::Opened(connect_request(), Vec::new()));
+        ask(&mut queue, A, 0);
+        assert_eq!(queue.take_waiting(), []);
+        assert!(matches!(queue.next(0), Some(Input::Client(A, ClientEvent::Opened(..)))));
+        queue.end_turn(1);
+        assert_eq!(queue.take_waiting(), [A]);
+        assert_eq!(queue.take_waiting(), []);
     }
 
     #[test]
