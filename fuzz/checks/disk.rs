@@ -1,4 +1,4 @@
-//! An ideal disk for a member of an ensemble: it completes commands in order, when asked to.
+//! An ideal disk: it completes commands in order, when asked to.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,25 +1,29 @@
-//! A running core with simulated clients, an ideal disk and two clocks.
+//! A host around the driver and the core, with simulated clients, an ideal disk and two clocks.
 //!
-//! It acts as a host and checks what hosts rely on: every reply decodes as its request expects,
-//! replies come in the order of the requests, no command follows the close of a connection, and a
-//! server without outstanding work is idle.
+//! Owns the clients' ends of the sockets. Must not decode what clients send: the driver does. It
+//! takes turns as the process does, and checks what hosts and clients rely on: every reply decodes
+//! as its request expects, replies come in the order of the requests, the driver sends the core's
+//! messages and nothing else, no command follows the close of a connection, and a server without
+//! outstanding work is idle.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use zabkeeper_core::driver::four_letter::{
+    DiskUse, Environment, FourLetterOptions, HostFacts, HostQuery, Whitelist,
+};
+use zabkeeper_core::driver::{ConnCloseReason, Driver, Interest, PeerOptions, SocketId};
 use zabkeeper_core::io::{ClientCommand, ClientEvent, Outbox};
-use zabkeeper_core::store::{
-    DiskCommand, DiskEvent, DurableState, Entry, Lane, Recovered, SnapshotImage,
-};
-use zabkeeper_core::wire::{
-    ClientFrames, ConnectRequest, ConnectResponse, FirstFrame, FromServer, Id, MAX_FRAME_DEFAULT,
-    Reply, ReplyKind, Request, RequestFrame, ServerFrames, XID_PING,
-};
-use zabkeeper_core::{
-    Config, ConnId, EpochIndex, ErrorCode, Input, Instant, Now, Pressure, Server, SessionId,
-    Status, WallMs, Zxid,
-};
+use zabkeeper_core::store::{DiskCommand, DurableState, Lane, Recovered};
+use zabkeeper_core::wire::{ConnectRequest, ConnectResponse, Request, RequestFrame};
+use zabkeeper_core::{ConnId, Input, Instant, Now, Server, SessionId, Status, WallMs, Zxid};
+
+use super::disk::Disk;
+use super::owed::{Conn, client_end};
+use super::settings::Settings;
 
 /// Wall clock time at the start.
 const BEGIN: WallMs = WallMs(1_795_274_515_500);
@@ -27,12 +31,15 @@ const BEGIN: WallMs = WallMs(1_795_274_515_500);
 /// More rounds than any input needs until all its requests are answered.
 const ROUNDS: usize = 10_000;
 
+/// Port of every client; nothing depends on it.
+const CLIENT_PORT: u16 = 4_000;
+
 /// An observer of everything that happens.
 pub(crate) trait Judge {
     /// The address of a connection's client, as the judge knows it.
-    fn address(&self, conn: ConnId) -> String {
+    fn address(&self, conn: ConnId) -> IpAddr {
         let [.., a, b, c] = conn.0.to_be_bytes();
-        format!("10.{a}.{b}.{c}")
+        Ipv4Addr::new(10, a, b, c).into()
     }
 
     fn see(&mut self, _at: Instant, _what: Seen<'_>) {}
@@ -65,71 +72,62 @@ pub(crate) enum Seen<'a> {
     Applied(Zxid, Option<u64>),
 }
 
-/// Both ends of a client's connection.
+/// The client's end of a connection.
 struct Client {
-    /// The server's end.
-    frames: ClientFrames,
-    buffer: BytesMut,
-    /// The client's end: has the handshake been answered?
+    /// Bytes that the client has written and the driver has not read.
+    unread: BytesMut,
+    /// Has the core received its handshake? If not, the driver may answer a four-letter command.
+    opened: bool,
+    /// Has the client received the answer to its handshake?
     greeted: bool,
-    /// Requests that the server has read and not answered.
-    asked: VecDeque<Asked>,
+    /// The core's messages that the client has not received.
+    expected: VecDeque<Bytes>,
+    /// What the client has received of the next one.
+    received: BytesMut,
+    /// Bytes that its socket still takes.
+    room: usize,
 }
 
-/// An outstanding request.
-#[derive(Debug)]
-struct Asked {
-    xid: i32,
-    /// The xid as sent: if the client itself is refused, the reply has it even for a ping.
-    sent: i32,
-    kind: ReplyKind,
-    /// The reply may overtake others, as that of auth does.
-    aside: bool,
-}
-
-/// The durable content, and the outstanding commands of each lane.
-#[derive(Default)]
-struct Disk {
-    state: DurableState,
-    log_after: Zxid,
-    entries: Vec<Entry>,
-    snapshots: BTreeMap<Zxid, Vec<Bytes>>,
-    writing: Vec<Bytes>,
-    log: VecDeque<DiskCommand>,
-    others: VecDeque<DiskCommand>,
-}
-
-/// A running core, as described in the module.
+/// A running server, as described in the module.
 pub(crate) struct Live<J> {
-    config: Config,
+    settings: Settings,
     server: Server,
+    driver: Driver,
+    /// The commands of the turn.
     out: Outbox,
     now: Instant,
     disk: Disk,
+    conns: BTreeMap<ConnId, Conn>,
     clients: BTreeMap<ConnId, Client>,
     /// Logged transactions that are not applied yet.
     unapplied: VecDeque<Zxid>,
     next_conn: u64,
     lives: u64,
-    /// Sessions created or resumed, in order.
+    /// Sessions that clients know, in order.
     pub(crate) sessions: Vec<ConnectResponse>,
     /// Number of replies.
     pub(crate) answers: usize,
     /// Number of events.
     pub(crate) events: usize,
+    /// How often a client's socket took no output.
+    pub(crate) blocked: usize,
+    /// Number of answers to four-letter commands.
+    pub(crate) texts: usize,
     pub(crate) judge: J,
 }
 
 impl<J: Judge> Live<J> {
     /// A standalone server on an empty disk, which serves already.
-    pub(crate) fn new(config: Config, judge: J) -> Live<J> {
-        let server = Server::recover(config.clone(), 0, Recovered::default());
+    pub(crate) fn new(settings: Settings, judge: J) -> Live<J> {
+        let server = Server::recover(settings.config.clone(), 0, Recovered::default());
         let mut live = Live {
-            config,
             server: server.expect("an empty disk makes sense"),
+            driver: driver(&settings, Instant(0)),
+            settings,
             out: Outbox::default(),
             now: Instant(0),
             disk: Disk::default(),
+            conns: BTreeMap::new(),
             clients: BTreeMap::new(),
             unapplied: VecDeque::new(),
             next_conn: 0,
@@ -137,6 +135,8 @@ impl<J: Judge> Live<J> {
             sessions: Vec::new(),
             answers: 0,
             events: 0,
+            blocked: 0,
+            texts: 0,
             judge,
         };
         live.begin(&Recovered::default());
@@ -144,14 +144,15 @@ impl<J: Judge> Live<J> {
         live
     }
 
-    /// Opens a connection without a handshake.
+    /// Opens a connection without a handshake, unless there are too many.
     pub(crate) fn open(&mut self) -> ConnId {
         let conn = ConnId(self.next_conn);
         self.next_conn += 1;
-        let frames = ClientFrames::new(MAX_FRAME_DEFAULT);
-        let (buffer, asked) = (BytesMut::new(), VecDeque::new());
-        self.clients.insert(conn, Client { frames, buffer, greeted: false, asked });
-        self.judge.see(self.now, Seen::Opened(conn));
+        let peer = SocketAddr::new(self.judge.address(conn), CLIENT_PORT);
+        if self.driver.clients.accept(conn, peer, Vec::new(), self.clocks()).is_ok() {
+            self.clients.insert(conn, Client::new());
+            self.judge.see(self.now, Seen::Opened(conn));
+        }
         conn
     }
 
@@ -197,93 +198,75 @@ impl<J: Judge> Live<J> {
         let mut bytes = BytesMut::new();
         bytes.put_i32(i32::try_from(frame.len()).expect("inputs are short"));
         bytes.extend_from_slice(&frame);
-        self.judge.see(self.now, Seen::ToServer(conn, frame));
+        if self.is_open(conn) {
+            self.judge.see(self.now, Seen::ToServer(conn, frame));
+        }
         self.write(conn, &bytes);
     }
 
     /// The client writes any bytes.
     pub(crate) fn write(&mut self, conn: ConnId, bytes: &[u8]) {
         if let Some(client) = self.clients.get_mut(&conn) {
-            client.buffer.extend_from_slice(bytes);
-            self.read(conn);
+            client.unread.extend_from_slice(bytes);
+            self.attend(conn);
+        }
+    }
+
+    /// The client takes this many bytes more, and then none until the next call.
+    pub(crate) fn take_output(&mut self, conn: ConnId, room: usize) {
+        if let Some(client) = self.clients.get_mut(&conn) {
+            client.room = room;
+            self.flush(conn);
         }
     }
 
     /// The client or the network closes the connection.
     pub(crate) fn drop_conn(&mut self, conn: ConnId) {
-        if let Some(client) = self.clients.remove(&conn) {
-            self.judge.see(self.now, Seen::Closed(conn));
-            if client.frames.is_open() {
-                self.step(Input::Client(conn, ClientEvent::Closed));
+        if self.clients.remove(&conn).is_none() {
+            return;
+        }
+        self.judge.see(self.now, Seen::Closed(conn));
+        let socket = SocketId::Client(conn);
+        match self.driver.interest(socket) {
+            Interest::Read => self.driver.receive_end(socket, self.now),
+            Interest::Wait | Interest::Shutdown | Interest::Close => {
+                self.driver.fail(socket, "reset".to_owned(), self.now);
             }
         }
-    }
-
-    /// The server decodes frames, as far as flow control allows.
-    fn read(&mut self, conn: ConnId) {
-        while let Some(client) = self.clients.get_mut(&conn) {
-            let window = self.config.limits.requests_per_conn as usize;
-            if self.server.pressure() == Pressure::PauseClients || client.asked.len() >= window {
-                return;
-            }
-            let event = if client.frames.is_open() {
-                client.frames.next(&mut client.buffer).map(|next| next.map(ClientEvent::Request))
-            } else {
-                let ip = Id { scheme: "ip".into(), id: self.judge.address(conn) };
-                client.frames.first(&mut client.buffer).map(|first| match first {
-                    None => None,
-                    Some(FirstFrame::Connect(request)) => {
-                        Some(ClientEvent::Opened(request, vec![ip]))
-                    }
-                    // A four-letter command: the driver answers it and closes the connection.
-                    Some(FirstFrame::Command(_)) => Some(ClientEvent::Closed),
-                })
-            };
-            match event {
-                Ok(None) => return,
-                Ok(Some(ClientEvent::Closed | ClientEvent::Heartbeat)) | Err(_) => {
-                    return self.drop_conn(conn);
-                }
-                Ok(Some(event @ ClientEvent::Opened(..))) => self.step(Input::Client(conn, event)),
-                Ok(Some(ClientEvent::Request(mut frame))) => {
-                    client.tell_apart(&mut frame);
-                    client.asked.push_back(Asked::new(&frame));
-                    self.step(Input::Client(conn, ClientEvent::Request(frame)));
-                }
-            }
-        }
+        self.driver.forget(socket, self.now);
     }
 
     /// Completes up to `count` commands of the log lane, with one completion.
     pub(crate) fn finish_log(&mut self, count: usize) {
         if let Some(done) = self.disk.finish_log(count) {
-            self.step(Input::Disk(done));
+            self.driver.push(Input::Disk(done));
         }
     }
 
     /// Completes the first command of the other lanes.
     pub(crate) fn finish_other(&mut self) {
         if let Some(done) = self.disk.finish_other() {
-            self.step(Input::Disk(done));
+            self.driver.push(Input::Disk(done));
         }
     }
 
-    /// Time passes, with a timeout at each deadline.
+    /// Time passes, with a turn at each deadline.
     pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.now.after(time);
         let mut spins = 0;
-        while let Some((deadline, _)) = self.server.next_deadline()
+        self.turn();
+        while let Some(deadline) = self.driver.next_deadline(&self.server)
             && deadline <= end
         {
             spins = if deadline > self.now { 0 } else { spins + 1 };
             assert!(spins < 100, "the deadline {deadline} comes again and again");
             self.now = self.now.max(deadline);
-            self.step(Input::Timeout);
+            self.turn();
         }
         self.now = end;
     }
 
-    /// Time passes without timeouts, as if the process were suspended.
+    /// Time passes without a turn, as if the process were suspended.
     pub(crate) fn stall(&mut self, time: Duration) {
         self.now = self.now.after(time);
     }
@@ -291,45 +274,56 @@ impl<J: Judge> Live<J> {
     /// The power fails: outstanding disk commands are lost. The server restarts.
     pub(crate) fn restart(&mut self) {
         self.judge.see(self.now, Seen::Stopped);
-        for conn in Vec::from_iter(self.clients.keys().copied()) {
-            self.clients.remove(&conn);
+        for conn in std::mem::take(&mut self.clients).into_keys() {
             self.judge.see(self.now, Seen::Closed(conn));
         }
+        self.conns.clear();
+        self.driver = driver(&self.settings, self.now);
         let recovered = self.disk.recovered();
         self.lives += 1;
-        let server = Server::recover(self.config.clone(), self.lives, recovered.clone());
+        let server = Server::recover(self.settings.config.clone(), self.lives, recovered.clone());
         self.server = server.unwrap_or_else(|corrupt| panic!("its own disk: {corrupt}"));
         self.begin(&recovered);
         self.settle();
     }
 
-    /// Completes all outstanding work.
+    /// Completes all outstanding work; clients take all their output.
     ///
     /// # Panics
-    /// If a request stays unanswered.
+    /// If a request stays unanswered, or a connection unread.
     pub(crate) fn settle(&mut self) {
         for _ in 0..ROUNDS {
-            if self.server.next_deadline().is_some_and(|(deadline, _)| deadline <= self.now) {
-                self.step(Input::Timeout);
+            for conn in Vec::from_iter(self.clients.keys().copied()) {
+                self.take_output(conn, usize::MAX);
             }
             self.finish_log(usize::MAX);
             self.finish_other();
-            for conn in Vec::from_iter(self.clients.keys().copied()) {
-                self.read(conn);
-            }
-            let idle = self.disk.log.is_empty() && self.disk.others.is_empty();
-            let due = self.server.next_deadline().is_some_and(|(deadline, _)| deadline <= self.now);
-            if idle && !due && self.clients.values().all(Client::is_served) {
+            self.turn();
+            if self.is_settled() {
                 return;
             }
         }
         let status = self.server.status();
-        let waiting = |(conn, client): (&ConnId, &Client)| {
-            let xids = Vec::from_iter(client.asked.iter().map(|asked| asked.xid));
-            format!("{conn}: greeted {}, not answered {xids:?}", client.greeted)
-        };
-        let waiting = Vec::from_iter(self.clients.iter().map(waiting));
-        panic!("never served: {waiting:?}, {status:?}");
+        let waiting = Vec::from_iter(self.conns.iter().filter(|(_, conn)| !conn.is_served()));
+        let unread = self.clients.keys().filter(|conn| !self.is_read(**conn));
+        let unread = Vec::from_iter(unread);
+        panic!("never served: {waiting:?}, not read: {unread:?}, {status:?}");
+    }
+
+    /// Has all work been done that does not wait for time to pass?
+    fn is_settled(&self) -> bool {
+        let idle = self.disk.log.is_empty() && self.disk.others.is_empty();
+        let due = self.server.next_deadline().is_some_and(|(deadline, _)| deadline <= self.now);
+        let mut conns = self.conns.values();
+        idle && !due
+            && !self.driver.has_work()
+            && conns.all(Conn::is_served)
+            && self.clients.keys().all(|conn| self.is_read(*conn))
+    }
+
+    /// Would the driver read further bytes of this client?
+    fn is_read(&self, conn: ConnId) -> bool {
+        self.driver.interest(SocketId::Client(conn)) == Interest::Read
     }
 
     /// Completes all outstanding work, and checks that the server is idle then.
@@ -339,10 +333,13 @@ impl<J: Judge> Live<J> {
     pub(crate) fn settle_and_check_idle(&mut self) {
         self.settle();
         let (answers, events, applied) = (self.answers, self.events, self.applied());
+        // The driver has no reason for an early timeout, which is harmless.
         self.step(Input::Timeout);
+        self.turn();
         let after = (self.answers, self.events, self.applied());
         assert_eq!((answers, events, applied), after, "a served server is quiet");
         assert!(self.disk.log.is_empty() && self.disk.others.is_empty(), "and its disk idle");
+        assert_eq!(self.driver.clients.unanswered(), 0, "and its driver owes no answer");
     }
 
     /// The state of the server: the last applied zxid, the digest and the live sessions.
@@ -359,42 +356,113 @@ impl<J: Judge> Live<J> {
         self.unapplied = recovered.entries.iter().map(|entry| entry.zxid).collect();
     }
 
-    fn step(&mut self, input: Input) {
-        if let Input::Disk(_) = input {
-            self.judge.see(self.now, Seen::Input(&input));
-        }
+    fn clocks(&self) -> Now {
         let ms = i64::try_from(self.now.0 / 1_000_000).expect("far in the future");
-        let now = Now { mono: self.now, wall: WallMs(BEGIN.0 + ms) };
-        let mut out = std::mem::take(&mut self.out);
-        self.server.step(now, input, &mut out);
-        let status = self.server.status();
-        assert!(status.halted.is_none(), "the disk is ideal");
-        self.judge.see(self.now, Seen::Output(&out, &status));
-        for command in out.disk.drain(..) {
-            if let DiskCommand::Append { entry, .. } = &command {
-                self.unapplied.push_back(entry.zxid);
+        Now { mono: self.now, wall: WallMs(BEGIN.0 + ms) }
+    }
+
+    /// Takes turns until no work is left that could be done now.
+    pub(crate) fn turn(&mut self) {
+        for _ in 0..ROUNDS {
+            self.take_turn();
+            if !self.driver.has_work() {
+                return;
             }
+        }
+        panic!("turns without an end: {:?}", self.server.status());
+    }
+
+    fn take_turn(&mut self) {
+        let now = self.clocks();
+        self.driver.begin_turn(now);
+        let mut cost = 0;
+        while let Some(mut input) = self.driver.next_input(now, &self.server, cost) {
+            if let Input::Client(conn, event) = &mut input {
+                self.note_event(*conn, event);
+            }
+            cost = self.step(input);
+        }
+        self.driver.observe(&self.out);
+        self.out.notices.clear();
+        for command in self.out.disk.drain(..) {
             match command.lane() {
                 Lane::Log => self.disk.log.push_back(command),
                 Lane::Snapshot | Lane::Reader => self.disk.others.push_back(command),
             }
         }
+        self.driver.deliver(now, &self.server, &mut self.out);
+        while let Some(socket) = self.driver.next_to_flush() {
+            self.flush(client_of(socket));
+        }
+        while let Some(socket) = self.driver.next_changed() {
+            self.attend(client_of(socket));
+        }
+        while let Some((conn, query)) = self.driver.four_letter.next_query() {
+            let facts = match query {
+                HostQuery::DiskUse => HostFacts::DiskUse(DiskUse::default()),
+                HostQuery::Descriptors => HostFacts::Descriptors(None),
+                HostQuery::Environment => HostFacts::Environment(Environment::default()),
+            };
+            self.driver.four_letter.supply(conn, facts);
+        }
+        self.driver.report_notes();
+        while self.driver.reports.next_line().is_some() {}
+    }
+
+    /// The driver gives this event to the core.
+    fn note_event(&mut self, id: ConnId, event: &mut ClientEvent) {
+        match event {
+            ClientEvent::Opened(..) => {
+                let before = self.conns.insert(id, Conn::default());
+                assert!(before.is_none(), "{id} opens twice");
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.opened = true;
+                }
+            }
+            ClientEvent::Request(_) | ClientEvent::Heartbeat => {
+                let window = self.settings.config.limits.requests_per_conn as usize;
+                let Some(conn) = self.conns.get_mut(&id) else {
+                    panic!("{id} is not open, and sends {event:?}");
+                };
+                conn.receive(event, window);
+            }
+            ClientEvent::Closed => assert!(self.conns.remove(&id).is_some(), "{id} is not open"),
+        }
+    }
+
+    /// Steps the core; returns the cost.
+    fn step(&mut self, input: Input) -> u64 {
+        if let Input::Disk(_) = input {
+            self.judge.see(self.now, Seen::Input(&input));
+        }
+        let mut out = Outbox::default();
+        self.server.step(self.clocks(), input, &mut out);
+        let status = self.server.status();
+        assert!(status.halted.is_none(), "the disk is ideal");
+        self.judge.see(self.now, Seen::Output(&out, &status));
+        for command in &out.disk {
+            assert!(is_of_standalone(command), "a server on its own orders {command}");
+            if let DiskCommand::Append { entry, .. } = command {
+                self.unapplied.push_back(entry.zxid);
+            }
+        }
         self.apply(status.applied);
         assert!(out.peers.is_empty() && out.election.is_empty(), "there is nobody else");
-        let commands = std::mem::take(&mut out.clients);
-        out.marks = Default::default();
-        self.out = out;
-        let mut closed = Vec::new();
-        for (conn, command) in commands {
-            assert!(!closed.contains(&conn), "{conn} is closed, and then: {command}");
-            if command == ClientCommand::Close {
-                closed.push(conn);
+        for (id, command) in &out.clients {
+            let Some(conn) = self.conns.get_mut(id) else {
+                panic!("{id} is gone, and is told: {command}");
+            };
+            self.answers += usize::from(matches!(command, ClientCommand::Reply(_)));
+            self.events += usize::from(matches!(command, ClientCommand::Event(_)));
+            let message = conn.check(*id, command);
+            if let Some(client) = self.clients.get_mut(id) {
+                client.expected.extend(message);
             }
-            self.hand_over(conn, &command);
         }
-        for conn in closed {
-            self.step(Input::Client(conn, ClientEvent::Closed));
-        }
+        self.out.disk.append(&mut out.disk);
+        self.out.clients.append(&mut out.clients);
+        self.out.notices.append(&mut out.notices);
+        out.cost
     }
 
     fn apply(&mut self, applied: Zxid) {
@@ -404,169 +472,111 @@ impl<J: Judge> Live<J> {
         }
     }
 
-    /// The client receives and checks a command's message.
-    fn hand_over(&mut self, conn: ConnId, command: &ClientCommand) {
-        let Some(client) = self.clients.get_mut(&conn) else {
-            panic!("{conn} is gone, and is told: {command}");
-        };
-        let mut bytes = BytesMut::new();
-        let frames = ServerFrames::new(u32::MAX >> 1);
-        match command {
-            ClientCommand::Connected(response) => {
-                assert!(!client.greeted, "{conn}: a second answer to its handshake");
-                client.greeted = true;
-                response.encode(&mut bytes);
-                let read = frames.first(&mut bytes.clone());
-                assert_eq!(read.as_ref(), Ok(&Some(response.clone())));
-                if response.session != SessionId(0) {
-                    self.sessions.push(response.clone());
+    /// Offers the queued output to a client's socket.
+    fn flush(&mut self, conn: ConnId) {
+        let socket = SocketId::Client(conn);
+        while let length @ 1.. = self.driver.output(socket).len()
+            && let Some(client) = self.clients.get_mut(&conn)
+        {
+            let length = length.min(client.room);
+            if length == 0 {
+                self.blocked += usize::from(self.driver.block(socket));
+                break;
+            }
+            client.room -= length;
+            client.received.extend_from_slice(&self.driver.output(socket)[..length]);
+            self.driver.sent(socket, length, self.now);
+            self.receive(conn);
+        }
+        self.attend(conn);
+    }
+
+    /// The client takes whole messages from the received bytes, which are the core's.
+    fn receive(&mut self, conn: ConnId) {
+        let Some(client) = self.clients.get_mut(&conn) else { return };
+        while let Some(message) =
+            client.expected.pop_front_if(|message| client.received.starts_with(message))
+        {
+            client.received.advance(message.len());
+            if !std::mem::replace(&mut client.greeted, true) {
+                let read = client_end().first(&mut BytesMut::from(&message[..]));
+                let response = read.expect("checked when it was sent").expect("whole");
+                self.sessions.extend(Some(response).filter(|one| one.session != SessionId(0)));
+            }
+            self.judge.see(self.now, Seen::ToClient(conn, message.slice(4..)));
+        }
+        let next = client.expected.front().map_or(&[][..], |message| message);
+        let begins = next.starts_with(&client.received);
+        assert!(begins || !client.opened, "{conn}: {:?}, not {next:?}", client.received);
+    }
+
+    /// Does with a client's socket what the driver wants.
+    fn attend(&mut self, conn: ConnId) {
+        let socket = SocketId::Client(conn);
+        while let Some(client) = self.clients.get_mut(&conn) {
+            match self.driver.interest(socket) {
+                Interest::Read if !client.unread.is_empty() => {
+                    self.driver.receive(socket, &client.unread.split(), self.now);
+                }
+                Interest::Read | Interest::Wait => return,
+                Interest::Shutdown if !self.driver.output(socket).is_empty() => return,
+                ended @ (Interest::Shutdown | Interest::Close) => {
+                    let why = self.driver.forget(socket, self.now);
+                    if ended == Interest::Shutdown && client.opened {
+                        let all = client.expected.is_empty();
+                        let by_server = why == Some(ConnCloseReason::ByServer);
+                        assert!(all || !by_server, "{conn} ends without its messages");
+                        assert!(client.received.is_empty(), "{conn} ends within a message");
+                    } else if ended == Interest::Shutdown {
+                        self.texts += usize::from(!client.received.is_empty());
+                    }
+                    self.clients.remove(&conn);
+                    self.judge.see(self.now, Seen::Closed(conn));
                 }
             }
-            ClientCommand::Reply(reply) => {
-                assert!(client.greeted, "{conn}: {command} before the handshake's answer");
-                reply.encode(&mut bytes);
-                // A client may use the xid of events for a request, so the xid is replaced for
-                // decoding.
-                let mut read = BytesMut::new();
-                let xid = reply.xid;
-                Reply { xid: xid.max(0), ..reply.clone() }.encode(&mut read);
-                let Ok(Some(FromServer::Reply { zxid, err, body, .. })) = frames.next(&mut read)
-                else {
-                    panic!("{conn}: {command} cannot be read");
-                };
-                let is_for = |asked: &Asked| {
-                    let read = FromServer::reply(xid, zxid, err, body.clone(), asked.kind);
-                    let refused = reply.result == Err(ErrorCode::SchemeRequired);
-                    let same = xid == if refused { asked.sent } else { asked.xid };
-                    same && read.is_ok_and(|read| read == *reply)
-                };
-                let place = client.answered(is_for);
-                assert!(place.is_some(), "{conn}: {command} answers none of {:?}", client.asked);
-                self.answers += 1;
-            }
-            ClientCommand::Event(event) => {
-                event.encode(&mut bytes);
-                let read = frames.next(&mut bytes.clone());
-                let right = FromServer::Event(event.as_ref().clone());
-                assert_eq!(read, Ok(Some(right)), "{conn}");
-                self.events += 1;
-            }
-            ClientCommand::Complaint(_) => return,
-            ClientCommand::Close => {
-                self.clients.remove(&conn);
-                return self.judge.see(self.now, Seen::Closed(conn));
-            }
         }
-        self.judge.see(self.now, Seen::ToClient(conn, bytes.freeze().slice(4..)));
     }
 }
 
 impl Client {
-    fn is_served(&self) -> bool {
-        self.asked.is_empty() && self.greeted == self.frames.is_open()
-    }
-
-    /// Changes the xid of a request if a request of the other kind (in order, or answered aside) is
-    /// outstanding with the same xid, so that replies can be matched. The server only echoes xids,
-    /// except that every reply to a ping has the same.
-    fn tell_apart(&self, frame: &mut RequestFrame) {
-        let new = Asked::new(frame);
-        let other = |asked: &Asked| asked.xid == new.xid && asked.aside != new.aside;
-        if self.asked.iter().any(other) || new.aside && new.xid == XID_PING {
-            let taken = |xid: &i32| self.asked.iter().any(|asked| asked.xid == *xid);
-            frame.xid = (i32::MIN..).find(|xid| !taken(xid)).expect("few are unanswered");
+    fn new() -> Client {
+        Client {
+            unread: BytesMut::new(),
+            opened: false,
+            greeted: false,
+            expected: VecDeque::new(),
+            received: BytesMut::new(),
+            room: usize::MAX,
         }
-    }
-
-    /// Removes the answered request: the first in order, or one that is answered aside.
-    fn answered(&mut self, is_for: impl Fn(&Asked) -> bool) -> Option<Asked> {
-        let first = self.asked.iter().position(|asked| !asked.aside);
-        let first = first.filter(|first| is_for(&self.asked[*first]));
-        let aside = || self.asked.iter().position(|asked| asked.aside && is_for(asked));
-        let place = first.or_else(aside)?;
-        self.asked.remove(place)
     }
 }
 
-impl Asked {
-    fn new(frame: &RequestFrame) -> Asked {
-        let aside = matches!(frame.request, Request::Auth { .. } | Request::Sasl { .. });
-        // WIRE-08: the reply to a ping has xid -2, whatever xid the ping had.
-        let xid = if frame.request == Request::Ping { XID_PING } else { frame.xid };
-        Asked { xid, sent: frame.xid, kind: frame.request.reply_kind(), aside }
+/// A driver without connections that answers all four-letter commands.
+fn driver(settings: &Settings, now: Instant) -> Driver {
+    let Settings { config, clients, turn } = settings.clone();
+    let peers = PeerOptions::new(clients.max_frame);
+    let options = FourLetterOptions { whitelist: Whitelist::All, ..FourLetterOptions::default() };
+    Driver::new(Arc::new(config), clients, peers, turn, 0, now).with_four_letter(options)
+}
+
+fn client_of(socket: SocketId) -> ConnId {
+    match socket {
+        SocketId::Client(conn) => conn,
+        SocketId::Server(link) => panic!("{link} leads to nobody"),
     }
 }
 
-impl Disk {
-    fn finish_log(&mut self, count: usize) -> Option<DiskEvent> {
-        let mut done = None;
-        for _ in 0..count.min(self.log.len()) {
-            match self.log.pop_front() {
-                Some(DiskCommand::Append { id, entry }) => {
-                    self.entries.push(entry);
-                    done = Some(id);
-                }
-                Some(DiskCommand::SaveState { id, state }) => {
-                    self.state = state;
-                    done = Some(id);
-                }
-                other => panic!("a server on its own orders {other:?}"),
-            }
-        }
-        done.map(DiskEvent::Done)
-    }
-
-    fn finish_other(&mut self) -> Option<DiskEvent> {
-        match self.others.pop_front()? {
-            DiskCommand::SnapshotChunk { zxid, index, bytes, last } => {
-                if index == 0 {
-                    self.writing.clear();
-                }
-                self.writing.push(bytes);
-                if last {
-                    self.snapshots.insert(zxid, std::mem::take(&mut self.writing));
-                }
-                Some(DiskEvent::ChunkDone { zxid, index })
-            }
-            DiskCommand::Purge { oldest } => {
-                self.snapshots.retain(|zxid, _| *zxid >= oldest);
-                self.entries.retain(|entry| entry.zxid > oldest);
-                self.log_after = self.log_after.max(oldest);
-                None
-            }
-            other @ (DiskCommand::Append { .. }
-            | DiskCommand::DropSnapshot { .. }
-            | DiskCommand::Truncate { .. }
-            | DiskCommand::Rebase { .. }
-            | DiskCommand::SaveState { .. }
-            | DiskCommand::ReadLog { .. }
-            | DiskCommand::ReadSnapshot { .. }) => {
-                panic!("a server on its own orders {other}")
-            }
-        }
-    }
-
-    /// The content that a server recovers after a power failure.
-    fn recovered(&mut self) -> Recovered {
-        self.log.clear();
-        self.others.clear();
-        self.writing.clear();
-        let newest = self.snapshots.last_key_value();
-        let snapshot =
-            newest.map(|(zxid, chunks)| SnapshotImage { zxid: *zxid, chunks: chunks.clone() });
-        let after = newest.map_or(Zxid::ZERO, |(zxid, _)| *zxid);
-        if self.entries.last().is_none_or(|entry| entry.zxid < after) {
-            self.entries.clear();
-            self.log_after = after;
-        }
-        let mut history = EpochIndex::after(self.log_after);
-        self.entries.iter().for_each(|entry| history.push(entry.zxid));
-        Recovered {
-            state: self.state.clone(),
-            snapshot,
-            entries: self.entries.iter().filter(|entry| entry.zxid > after).cloned().collect(),
-            snapshots: self.snapshots.keys().copied().collect(),
-            history,
-        }
+/// May a server without others order this?
+fn is_of_standalone(command: &DiskCommand) -> bool {
+    match command {
+        DiskCommand::Append { .. }
+        | DiskCommand::SaveState { .. }
+        | DiskCommand::SnapshotChunk { .. }
+        | DiskCommand::Purge { .. } => true,
+        DiskCommand::DropSnapshot { .. }
+        | DiskCommand::Truncate { .. }
+        | DiskCommand::Rebase { .. }
+        | DiskCommand::ReadLog { .. }
+        | DiskCommand::ReadSnapshot { .. } => false,
     }
 }

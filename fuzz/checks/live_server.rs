@@ -1,9 +1,12 @@
-//! Checks a running core with any bytes of several clients, and any timing of disk and clocks. The
-//! fuzz target and the test that replays its corpus share these checks.
+//! Checks a running server with any bytes of several clients, and any timing of disk and clocks.
+//! The fuzz target and the test that replays its corpus share these checks.
 //!
-//! An input is the server's settings, followed by actions; see `happens`.
+//! An input is the server's settings, followed by actions; see `happens`. Bit 5 of an action joins
+//! it with the next one: the server has no turn between them.
 
+mod disk;
 mod live;
+mod owed;
 mod request;
 mod settings;
 mod source;
@@ -20,6 +23,10 @@ pub(crate) struct Served {
     pub(crate) sessions: usize,
     pub(crate) answers: usize,
     pub(crate) events: usize,
+    /// How often a client's socket took no output.
+    pub(crate) blocked: usize,
+    /// Answers to four-letter commands.
+    pub(crate) texts: usize,
 }
 
 /// Checks one input.
@@ -31,7 +38,11 @@ pub(crate) fn check(input: &[u8]) -> Served {
     let mut live = Live::new(settings::any(&mut source), ());
     let mut slots = [None; 4];
     while !source.0.is_empty() {
+        let waits = source.0[0] & 0x20 != 0;
         happens(&mut live, &mut slots, &mut source);
+        if !waits {
+            live.turn();
+        }
     }
     live.settle_and_check_idle();
     let before = live.holds();
@@ -39,7 +50,13 @@ pub(crate) fn check(input: &[u8]) -> Served {
     // The restart begins a new epoch, so the zxids differ; digest and sessions must be equal.
     let after = live.holds();
     assert_eq!((before.1, before.2), (after.1, after.2), "all that was served is durable");
-    Served { sessions: live.sessions.len(), answers: live.answers, events: live.events }
+    Served {
+        sessions: live.sessions.len(),
+        answers: live.answers,
+        events: live.events,
+        blocked: live.blocked,
+        texts: live.texts,
+    }
 }
 
 fn happens(live: &mut Live<()>, slots: &mut [Option<ConnId>; 4], source: &mut Source<'_>) {
@@ -85,6 +102,11 @@ fn happens(live: &mut Live<()>, slots: &mut [Option<ConnId>; 4], source: &mut So
             frame.extend_from_slice(source.bytes());
             live.frame(conn, frame.freeze());
         }
+        31 => {
+            if let Some(conn) = *slot {
+                live.take_output(conn, room(source));
+            }
+        }
         _ => {
             let Some(conn) = *slot else {
                 return;
@@ -93,6 +115,12 @@ fn happens(live: &mut Live<()>, slots: &mut [Option<ConnId>; 4], source: &mut So
             live.ask(conn, xid, request::request(source, false));
         }
     }
+}
+
+/// How many bytes of output a client takes: all in one of four cases.
+fn room(source: &mut Source<'_>) -> usize {
+    let room = source.byte();
+    if room & 3 == 3 { usize::MAX } else { usize::from(room) }
 }
 
 fn millis(source: &mut Source<'_>) -> Duration {

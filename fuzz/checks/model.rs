@@ -1,16 +1,20 @@
-//! Checks a running core with any sequence of requests, using the simulator's oracles and an ideal
-//! disk. The fuzz target and the test that replays its corpus share these checks.
+//! Checks a running server with any sequence of requests, using the simulator's oracles and an
+//! ideal disk. The fuzz target and the test that replays its corpus share these checks.
 //!
 //! The oracles compare each transaction, each reply and each event with the reference model, which
 //! does not use the core's tree. An input is the server's settings, followed by actions; see
-//! `happens`. Unlike `live_server` it writes complete frames only, for each of which the model
-//! knows the reply.
+//! `happens`. Bit 5 of an action joins it with the next one: the server has no turn between them.
+//! Unlike `live_server` it writes complete frames only, for each of which the model knows the
+//! reply.
 
+mod disk;
 mod live;
+mod owed;
 mod request;
 mod settings;
 mod source;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
@@ -37,8 +41,8 @@ pub(crate) struct Judged {
 struct Jury(Oracles);
 
 impl Judge for Jury {
-    fn address(&self, conn: ConnId) -> String {
-        client(conn).address()
+    fn address(&self, conn: ConnId) -> IpAddr {
+        client(conn).address().parse().expect("clients have addresses")
     }
 
     fn see(&mut self, at: Instant, what: Seen<'_>) {
@@ -89,15 +93,19 @@ fn client(conn: ConnId) -> ClientId {
 /// If a check fails.
 pub(crate) fn check(input: &[u8]) -> Judged {
     let mut source = Source(input);
-    let config = settings::modelled(&mut source);
-    let (auth, tree) = (config.auth.clone(), config.tree.clone());
+    let settings = settings::modelled(&mut source);
+    let (auth, tree) = (settings.config.auth.clone(), settings.config.tree.clone());
     let rules = Rules { auth, tree, ..Rules::default() };
-    let mut live = Live::new(config, Jury(Oracles::new(&[SERVER], rules).with_bad_clients()));
+    let mut live = Live::new(settings, Jury(Oracles::new(&[SERVER], rules).with_bad_clients()));
     let mut slots = [None; 4];
     let mut xid = 0;
     while !source.0.is_empty() {
         xid += 1;
+        let waits = source.0[0] & 0x20 != 0;
         happens(&mut live, &mut slots, xid, &mut source);
+        if !waits {
+            live.turn();
+        }
     }
     live.settle_and_check_idle();
     live.restart();
@@ -161,6 +169,14 @@ fn happens(
             frame.put_i32(op);
             frame.extend_from_slice(source.bytes());
             live.frame(conn, frame.freeze());
+        }
+        31 => {
+            // How many bytes of output the client takes: all in one of four cases.
+            let room = source.byte();
+            let room = if room & 3 == 3 { usize::MAX } else { usize::from(room) };
+            if let Some(conn) = *slot {
+                live.take_output(conn, room);
+            }
         }
         _ => {
             let request = request::request(source, false);

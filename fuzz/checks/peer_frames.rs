@@ -4,7 +4,8 @@
 //! An input is a sequence of actions; see `happens`. The server is server 2 of three. Its disk is
 //! ideal; its links use the real greetings and frames.
 
-mod peer_disk;
+#[allow(clippy::duplicate_mod, reason = "targets are built apart, and tests replay several")]
+mod disk;
 mod peer_message;
 #[allow(clippy::duplicate_mod, reason = "targets are built apart, and tests replay several")]
 mod request;
@@ -15,7 +16,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use peer_disk::Disk;
+use disk::Disk;
 use peer_message::Around;
 use source::Source;
 use zabkeeper_core::io::{Outbox, PeerCommand, PeerEvent};

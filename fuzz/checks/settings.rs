@@ -1,7 +1,9 @@
-//! Settings of a standalone server, chosen by an input, with small limits so that they are reached.
+//! Settings of a standalone server and of its driver, chosen by an input, with small limits so that
+//! they are reached.
 
 use std::time::Duration;
 
+use zabkeeper_core::driver::{ClientLimits, TurnLimits};
 use zabkeeper_core::{AuthOptions, Config, ServerId, TreeOptions, Voters};
 
 use super::source::Source;
@@ -9,9 +11,18 @@ use super::source::Source;
 /// The digest of `super:s`, in the form of the configuration.
 const SUPER: &str = "super:BDYfsKZtexvW+zRgsJ2N0pMNlLY=";
 
+/// Settings of the core, of its driver for clients, and of the driver's turns.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    pub(crate) clients: ClientLimits,
+    pub(crate) turn: TurnLimits,
+}
+
 /// Any settings.
-pub(crate) fn any(source: &mut Source<'_>) -> Config {
-    let mut config = modelled(source);
+pub(crate) fn any(source: &mut Source<'_>) -> Settings {
+    let mut settings = modelled(source);
+    let Settings { config, clients, .. } = &mut settings;
     let choice = source.byte();
     if choice & 3 == 3 {
         config.auth.required_schemes = vec!["digest".to_owned()];
@@ -20,11 +31,19 @@ pub(crate) fn any(source: &mut Source<'_>) -> Config {
     config.auth.ensemble = choice & 8 != 0;
     config.sessions.local = choice & 16 != 0;
     config.sessions.upgrade = choice & 32 != 0;
-    config
+    if choice & 64 != 0 {
+        clients.connections = Some(3);
+        clients.max_frame = 300;
+    }
+    if choice & 128 != 0 {
+        clients.throttle_max_requests = Some(3);
+        clients.op_wait_max = Some(Duration::from_secs(1));
+    }
+    settings
 }
 
 /// Settings that the reference model supports.
-pub(crate) fn modelled(source: &mut Source<'_>) -> Config {
+pub(crate) fn modelled(source: &mut Source<'_>) -> Settings {
     let id = ServerId(1);
     let tick = Duration::from_secs(2);
     let choice = source.byte();
@@ -42,6 +61,13 @@ pub(crate) fn modelled(source: &mut Source<'_>) -> Config {
         skip_acl: choice & 0x30 == 0x30,
         ..AuthOptions::default()
     };
+    let (mut clients, mut turn) = (ClientLimits::default(), TurnLimits::default());
+    if choice & 0x40 != 0 {
+        (clients.output_bytes, clients.event_bytes) = (200, 400);
+    }
+    if choice & 0x80 != 0 {
+        turn = TurnLimits { inputs: 3, units: 30 };
+    }
     let choice = source.byte();
     if choice & 1 != 0 {
         config.limits.snapshot_txns = 2 + u32::from(choice >> 4);
@@ -60,5 +86,8 @@ pub(crate) fn modelled(source: &mut Source<'_>) -> Config {
     if choice & 0x20 != 0 {
         config.limits.step_units = 20;
     }
-    config
+    if choice & 0x10 != 0 {
+        clients.outstanding = 2;
+    }
+    Settings { config, clients, turn }
 }

@@ -41,13 +41,17 @@ fn client_frames_corpus() {
 #[test]
 fn live_server_corpus() {
     let (mut sessions, mut answers, mut events) = (0, 0, 0);
+    let (mut blocked, mut texts) = (0, 0);
     for input in corpus("live_server") {
         let served = live_server::check(&input);
         sessions += served.sessions;
         answers += served.answers;
         events += served.events;
+        blocked += served.blocked;
+        texts += served.texts;
     }
     assert!(sessions > 5 && answers > 50 && events > 0, "{sessions} {answers} {events}");
+    assert!(blocked > 2 && texts > 15, "{blocked} {texts}");
 }
 
 #[test]
