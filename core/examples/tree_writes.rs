@@ -5,7 +5,8 @@
 //!     [large] [deep] [ephemeral]
 //! ```
 //!
-//! Owns a server with an ideal disk: the figures are the core's, without sockets and files. Times
+//! Owns a server with an ideal disk: the figures are the core's, without sockets and files, and
+//! without the driver, which would add the decoding of requests and the encoding of replies. Times
 //! are those of the processor, so that a busy machine shows the same.
 #![expect(
     clippy::print_stdout,

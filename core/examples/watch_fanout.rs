@@ -4,7 +4,8 @@
 //! cargo run --release -p zabkeeper-core --example watch_fanout
 //! ```
 //!
-//! Owns a server with an ideal disk and without sockets, so the figures are those of the core.
+//! Owns a server with an ideal disk and nobody to send to: the figures are the core's, without
+//! sockets, and without the driver, whose buffers and turns would count among memory and time.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,

@@ -5,6 +5,10 @@
 //! shows. Nothing happens without a command: messages and disk commands wait for `settle`, `wait`,
 //! `deliver` or `disk`.
 //!
+//! Scripts step the cores without the driver, because they choose the order of every message and
+//! completion: they hold single messages of a link, which the driver would queue, encode and send
+//! together, and each step checks the core that has taken it.
+//!
 //! ```text
 //! ensemble N                  servers 1 to N, with empty disks and a tick of 1 s
 //! grow N                      configures servers 1 to N; new ones have empty disks; takes effect

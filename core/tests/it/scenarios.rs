@@ -1,6 +1,10 @@
 //! Scripted tests with one server: each file of `tests/scenarios` is a script, and its snapshot is
 //! the server's trace.
 //!
+//! A script steps the core without the driver, because it chooses every input itself: the trace
+//! shows the output of each single step, a deadline may fire late, and events of clients come in
+//! orders and at times in which the driver would hold them back.
+//!
 //! A script has one command a line. `#` begins a comment; the first line says what the script
 //! shows.
 //!

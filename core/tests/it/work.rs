@@ -1,7 +1,8 @@
 //! The cost of steps, and the work that they leave to later steps.
 //!
 //! Owns a server with an ideal disk and one client. Must not measure time: cost is in units, the
-//! core's own measure.
+//! core's own measure. It steps the core without the driver: a turn of the driver would also do the
+//! work that a step leaves to later ones.
 
 use std::time::Duration;
 
