@@ -78,7 +78,7 @@ impl Client {
         let stream = |domain| seeds.stream(domain, id.0.into());
         let drifts = shared.options.faults.has(Fault::ClientDrift);
         let drift = if drifts { drawn_drift(&mut stream("client/clock")) } else { 0 };
-        shared.counters.faults[Fault::ClientDrift as usize] += u64::from(drift != 0);
+        shared.recorder.counters.faults[Fault::ClientDrift as usize] += u64::from(drift != 0);
         let WorkloadOptions { late_one_in, late_percent, .. } = shared.options.workload;
         let late = late_one_in > 0 && stream("client/pings").chance(1, late_one_in);
         let pings_percent = if late { late_percent } else { PING_PERCENT };
@@ -287,7 +287,7 @@ impl Client {
             Effect::Completed(call, result) => self.completed(call, result, shared),
             Effect::Event(event) => {
                 self.jot(|| Word::Event(event.clone()));
-                shared.counters.counts.watch_events += 1;
+                shared.recorder.counters.counts.watch_events += 1;
                 self.events += u64::from(event.zxid.is_some());
                 shared.note(Kind::Call, (self.id.0.into(), 0), event.path.as_bytes(), || {
                     format!("client {} hears {:?} {}", self.id.0, event.event, event.path)
@@ -297,7 +297,8 @@ impl Client {
             Effect::State(State::Connected) if self.abandons => self.die(false, shared),
             Effect::State(State::Connecting | State::Connected) => {}
             Effect::State(state @ (State::Expired | State::AuthFailed | State::Closed)) => {
-                shared.counters.counts.sessions_expired += u64::from(state == State::Expired);
+                shared.recorder.counters.counts.sessions_expired +=
+                    u64::from(state == State::Expired);
                 let left = self.calls.len();
                 let none = if left == 0 { Ok(()) } else { Err(format!("{left} calls never end")) };
                 shared.check(Check::CALLS, none);

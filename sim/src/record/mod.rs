@@ -7,6 +7,7 @@ pub mod counters;
 pub mod coverage;
 pub mod html;
 pub(crate) mod output;
+pub mod recorder;
 pub mod role;
 pub mod roles;
 pub mod shapes;

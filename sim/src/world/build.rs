@@ -20,11 +20,10 @@ use crate::faults::targets::Targets;
 use crate::machine::node::Node;
 use crate::network::reach::Reach;
 use crate::network::stream::Network;
-use crate::record::counters::{Counters, Counts};
+use crate::record::counters::Counts;
+use crate::record::recorder::Recorder;
 use crate::record::role::Role;
-use crate::record::roles::Roles;
-use crate::record::timeline::{Injections, Lines};
-use crate::record::trace::{Trace, TraceSink};
+use crate::record::trace::TraceSink;
 use crate::replay::schedule::Schedule;
 use crate::world::options::Options;
 use crate::world::shared::{Event, Shared};
@@ -87,7 +86,7 @@ impl World {
     fn plan_starts(&mut self, grows: bool) {
         let shared = &mut self.shared;
         for server in self.nodes.keys().copied() {
-            shared.roles.record(shared.now, server, Role::Down);
+            shared.recorder.roles.record(shared.now, server, Role::Down);
             let after = shared.seeds.stream("config/start", server.0).below(STAGGER);
             shared.after(after, Event::Start { server });
         }
@@ -127,20 +126,8 @@ fn shared_part(
         // A large random start keeps session and connection numbers distinct from constants.
         net: Network::new(seeds.stream("net/numbers", 0).below(1 << 40)),
         reach: Reach::default(),
-        roles: Roles::default(),
-        injections: Injections::default(),
-        timeline: (sink == TraceSink::Collect).then(Box::default),
-        lines: match sink {
-            TraceSink::States(view) => Some(Box::new(Lines::new(view, &servers))),
-            TraceSink::Off
-            | TraceSink::Print(_)
-            | TraceSink::Collect
-            | TraceSink::Discard
-            | TraceSink::Keep(..) => None,
-        },
-        trace: Trace::new(sink, compare),
+        recorder: Recorder::new(sink, compare, &servers),
         checker,
-        counters: Counters::default(),
         newest: Zxid::ZERO,
         options,
         keys,

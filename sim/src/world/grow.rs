@@ -45,7 +45,7 @@ impl World {
                     self.growth = Growth::Over;
                     let all: Vec<ServerId> = self.nodes.keys().copied().collect();
                     self.join_and_start(&all);
-                    self.shared.counters.saw(Sometimes::Grown);
+                    self.shared.saw(Sometimes::Grown);
                 } else {
                     self.shared.after(LOOK * MS, Event::Grow);
                 }

@@ -31,7 +31,7 @@ impl World {
             if text.is_empty() { "heal".to_owned() } else { text }
         });
         self.shared.targets.disarm();
-        self.healed = self.shared.counters.counts;
+        self.healed = self.shared.recorder.counters.counts;
         self.shared.healed = Some(self.shared.now);
         self.refusing_until = self.shared.now;
         self.end_byzantine_peers();
@@ -46,7 +46,7 @@ impl World {
         shared.options.server.snapshot_pause_us = 0;
         shared.options.workload.hops = false;
         shared.reach.heal();
-        shared.injections.healed(shared.now);
+        shared.recorder.injections.healed(shared.now);
         for client in self.clients.values_mut() {
             client.thaw(shared);
         }
@@ -109,12 +109,12 @@ impl World {
             Fate::Dead => self.end_for_good(server),
             Fate::Hung => self.hang(server),
             Fate::Stuck => {
-                self.shared.injections.begin(Fault::DiskStall);
+                self.shared.recorder.injections.begin(Fault::DiskStall);
                 self.shared.hit(Hit::Server(server), Some(FOREVER));
                 self.nodes[&server].disk().borrow_mut().faults.stalled_until = FOREVER;
             }
             Fate::Alone | Fate::Apart => {
-                self.shared.injections.begin(Fault::NetSplit);
+                self.shared.recorder.injections.begin(Fault::NetSplit);
                 self.hit_and_cut(Fault::NetSplit, self.all_around(server), FOREVER);
             }
         }
@@ -131,7 +131,7 @@ impl World {
         let how = node.end_by(rng.chance(1, 2), shared);
         if node.is_running() {
             let fault = if how == Crash::Kill { Fault::NodeKill } else { Fault::NodePower };
-            shared.injections.begin(fault);
+            shared.recorder.injections.begin(fault);
             shared.hit(Hit::Server(server), Some(FOREVER));
             node.crash(how, rng, shared);
         }
@@ -143,7 +143,7 @@ impl World {
         if node.pause(FOREVER).is_none() {
             return self.end_for_good(server);
         }
-        shared.injections.begin(Fault::NodePause);
+        shared.recorder.injections.begin(Fault::NodePause);
         shared.hit(Hit::Server(server), Some(FOREVER));
         shared.observe(Observation::StandsStill { server, until: FOREVER });
     }

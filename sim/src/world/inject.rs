@@ -61,7 +61,7 @@ impl World {
         self.injecting = Some(fault);
         let hit = self.inject_into_any(fault);
         self.injecting = None;
-        self.shared.counters.faults[fault as usize] += u64::from(hit);
+        self.shared.recorder.counters.faults[fault as usize] += u64::from(hit);
         let choices = self.fault_rng[fault as usize].recorded();
         if hit && self.trips == Some(fault) {
             self.shared.check(Check::TRIP, Err(format!("{fault} was injected")));
@@ -114,7 +114,7 @@ impl World {
         self.injecting = Some(fault);
         let hit = self.inject_at(fault, server, Some(server));
         self.injecting = None;
-        self.shared.counters.faults[fault as usize] += u64::from(hit);
+        self.shared.recorder.counters.faults[fault as usize] += u64::from(hit);
         let effect = self.shared.decisions.effect();
         let choices = std::mem::replace(&mut self.fault_rng[fault as usize], before).recorded();
         self.shared.targets.injected(met, choices, effect);
@@ -123,8 +123,8 @@ impl World {
     /// `only` limits connections and partitions to those of this server.
     fn inject_at(&mut self, fault: Fault, server: ServerId, only: Option<ServerId>) -> bool {
         self.shared.note(Kind::Fault, (fault as u64, server.0), &[], || fault.name().to_owned());
-        self.shared.injections.begin(fault);
-        let before = self.shared.injections.list().len();
+        self.shared.recorder.injections.begin(fault);
+        let before = self.shared.recorder.injections.list().len();
         let hit = match fault {
             Fault::NodeKill => self.end_server(server, Some(Crash::Kill)),
             Fault::NodePower => self.end_server(server, None),
@@ -180,7 +180,7 @@ impl World {
             | Fault::NetTail
             | Fault::NetVotes => false,
         };
-        if hit && self.shared.injections.list().len() == before {
+        if hit && self.shared.recorder.injections.list().len() == before {
             self.shared.hit(Hit::Server(server), None);
         }
         hit
@@ -243,8 +243,8 @@ impl World {
     pub(super) fn cut_recovery(&mut self, server: ServerId, incarnation: u64, how: Crash) {
         if self.shared.is_faulty() && incarnation == self.nodes[&server].incarnation() {
             let (shared, fault) = (&mut self.shared, Fault::NodeCrashInRecovery);
-            shared.counters.fault(fault);
-            shared.injections.late(shared.now, fault, Hit::Server(server));
+            shared.recorder.counters.fault(fault);
+            shared.recorder.injections.late(shared.now, fault, Hit::Server(server));
             self.crash(server, incarnation, how);
         }
     }

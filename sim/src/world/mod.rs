@@ -124,7 +124,7 @@ impl World {
     /// Disables oracles and trace, to measure their cost.
     pub(crate) fn unwatched(self) -> World {
         let mut world = self.unchecked();
-        world.shared.trace.stop();
+        world.shared.recorder.trace.stop();
         world
     }
 
@@ -170,10 +170,11 @@ impl World {
         let held = if looked_at { self.held() } else { Held::default() };
         let mut shared = self.shared;
         let (cut, slow) = shared.net.strained();
-        shared.counters.faults[Fault::NetCut as usize] += cut;
-        shared.counters.faults[Fault::NetTail as usize] += slow;
-        let place = shared.place();
-        if let (Some(lines), Some(failure)) = (&mut shared.lines, shared.checker.failure()) {
+        shared.recorder.counters.faults[Fault::NetCut as usize] += cut;
+        shared.recorder.counters.faults[Fault::NetTail as usize] += slow;
+        let place = shared.recorder.place(shared.now);
+        if let (Some(lines), Some(failure)) = (&mut shared.recorder.lines, shared.checker.failure())
+        {
             lines.broken(place, failure.id);
         }
         Outcome {
@@ -182,18 +183,18 @@ impl World {
             stopped: self.stopped,
             unforked: self.forks.last().copied(),
             ended: shared.now,
-            hash: shared.trace.hash(),
-            events: shared.trace.events(),
-            counters: shared.counters,
+            hash: shared.recorder.trace.hash(),
+            events: shared.recorder.trace.events(),
+            counters: shared.recorder.counters,
             checks: shared.checker.checks(),
             liveness: self.liveness,
             healed,
             end_digest: self.end_digest,
-            roles: shared.roles,
-            injections: shared.injections,
-            timeline: shared.timeline,
+            roles: shared.recorder.roles,
+            injections: shared.recorder.injections,
+            timeline: shared.recorder.timeline,
             held,
-            trace: shared.trace,
+            trace: shared.recorder.trace,
             steps: shared.decisions.take_record(),
             hits: *shared.targets.hits(),
             rules: shared.targets.take_injected(),
@@ -246,7 +247,7 @@ impl World {
                 self.inject_at_mark(met);
             }
             let (last, events) = self.give_up;
-            let over = at > last || self.shared.trace.events() > events;
+            let over = at > last || self.shared.recorder.trace.events() > events;
             if over || self.shared.checker.failure().is_some() {
                 return false;
             }

@@ -191,7 +191,7 @@ impl World {
             return;
         }
         let before = std::mem::replace(&mut self.fault_rng[fault as usize], rng);
-        self.shared.injections.begin(fault);
+        self.shared.recorder.injections.begin(fault);
         match unaware {
             Some(leader) => self.cut_unaware(fault, leader, until),
             None => self.cut_all(fault, cut, until),

@@ -81,7 +81,7 @@ impl World {
     /// Whether the run has reached its limit of events: another run then finds more per CPU second.
     fn is_worn_out(&self) -> bool {
         let most = self.shared.options.fault_events;
-        most > 0 && self.shared.trace.events() >= most
+        most > 0 && self.shared.recorder.trace.events() >= most
     }
 
     fn begin_phase(&mut self, name: &'static str) {
@@ -228,7 +228,7 @@ impl World {
     /// session profile, where two servers repeated notifications to a third one for seconds, and a
     /// fork of 0x2d00070016e8 of the swarm with 155 rounds among five servers.
     fn count_elections(&mut self) {
-        let (before, counts) = (&self.healed, &self.shared.counters.counts);
+        let (before, counts) = (&self.healed, &self.shared.recorder.counters.counts);
         let leaderships = counts.leaderships - before.leaderships;
         let outside = counts.notifications_outside - before.notifications_outside;
         let notifications = counts.notifications - before.notifications - outside;
@@ -271,7 +271,7 @@ impl World {
         self.begin_phase("audit");
         let shared = &mut self.shared;
         let mut digests = Vec::new();
-        let held_back = shared.counters.has_hit(Mark::PurgeHeld);
+        let held_back = shared.recorder.counters.has_hit(Mark::PurgeHeld);
         for node in self.nodes.values_mut() {
             let (Some(status), Some(digest)) = (node.status(), node.digest()) else {
                 node.examine_left(shared);
@@ -313,7 +313,7 @@ impl World {
         let alike = digests.windows(2).all(|pair| pair[0] == pair[1]);
         let same = if alike { Ok(()) } else { Err(format!("positions and digests: {digests:x?}")) };
         shared.check(Check::CONVERGES, same);
-        let (at, event) = (shared.now, shared.trace.events());
+        let (at, event) = (shared.now, shared.recorder.trace.events());
         shared.checker.finish(at, event);
         shared.checker.failure().is_none()
     }

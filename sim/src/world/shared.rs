@@ -1,5 +1,4 @@
-//! The state that all parts of a world act through: time, event queue, network, trace, checker,
-//! counters.
+//! The state that all parts of a world act through: time, event queue, network, records, checker.
 //!
 //! Owns no state of a single server or client, so that those can be borrowed separately from it.
 
@@ -22,10 +21,10 @@ use crate::faults::targets::Targets;
 use crate::machine::fs::Crash;
 use crate::network::reach::Reach;
 use crate::network::stream::{Arrival, Break, Network, Party};
-use crate::record::counters::Counters;
-use crate::record::roles::Roles;
-use crate::record::timeline::{Hit, Injections, Lines, Place, Timeline};
-use crate::record::trace::{Kind, Stamp, Trace, plain};
+use crate::record::recorder::Recorder;
+use crate::record::sometimes::Sometimes;
+use crate::record::timeline::Hit;
+use crate::record::trace::{Kind, Stamp};
 use crate::world::options::Options;
 
 /// A future event. An event that names an `incarnation` is void once that incarnation is over.
@@ -109,20 +108,10 @@ pub struct Shared {
     pub net: Network,
     /// Which servers reach each other.
     pub reach: Reach,
-    /// The role of each server over time.
-    pub roles: Roles,
-    /// The injected faults, with their targets.
-    pub injections: Injections,
-    /// The event trace with its fingerprint.
-    pub trace: Trace,
-    /// The trace collected for reports that people read.
-    pub timeline: Option<Box<Timeline>>,
-    /// The trace as lines of server states.
-    pub lines: Option<Box<Lines>>,
+    /// The record keepers.
+    pub recorder: Recorder,
     /// The oracles and the first failure.
     pub checker: Checker,
-    /// Counters.
-    pub counters: Counters,
     /// The newest transaction that any server has applied.
     pub newest: Zxid,
     /// The options as drawn.
@@ -158,23 +147,12 @@ impl Shared {
         text: impl FnOnce() -> String,
     ) {
         let stamp = Stamp { at: self.now, kind, ends };
-        let described =
-            self.decisions.describes_step() && matches!(kind, Kind::Fault | Kind::Process);
-        if !described && self.timeline.is_none() && self.lines.is_none() {
-            return self.trace.event(stamp, payload, || plain::event(&text(), &self.net));
-        }
-        let text = text();
-        if described {
+        if self.decisions.describes_step() && matches!(kind, Kind::Fault | Kind::Process) {
+            let text = text();
             self.decisions.describe(&text);
+            return self.recorder.note(stamp, payload, &self.net, || text);
         }
-        self.trace.event(stamp, payload, || plain::event(&text, &self.net));
-        let place = self.place();
-        if let Some(lines) = &mut self.lines {
-            lines.note(place, kind, &text);
-        }
-        if let Some(timeline) = &mut self.timeline {
-            timeline.note(place, kind, ends, payload, text);
-        }
+        self.recorder.note(stamp, payload, &self.net, text);
     }
 
     /// Describes the current decision, if decisions are described.
@@ -184,48 +162,44 @@ impl Shared {
         }
     }
 
-    /// Current time and event number.
-    pub fn place(&self) -> Place {
-        Place { at: self.now, event: self.trace.events() }
-    }
-
     /// The fault that is injected now hits a target, until `until` if it lasts.
     pub fn hit(&mut self, hit: Hit, until: Option<Instant>) {
         let between_servers = !matches!(&hit, Hit::Conn(ends) if ends.iter().any(is_no_server));
-        self.injections.hit(self.now, hit, until);
-        if let Some(injection) = self.injections.list().last().filter(|_| between_servers) {
+        self.recorder.injections.hit(self.now, hit, until);
+        if let Some(injection) = self.recorder.injections.list().last().filter(|_| between_servers)
+        {
             let (servers, until) = (injection.servers(), until.unwrap_or(self.now));
             self.observe(Observation::FaultInjected { servers: &servers, until });
         }
-        let place = self.place();
-        if let (Some(lines), Some(injection)) = (&mut self.lines, self.injections.list().last()) {
+        let place = self.recorder.place(self.now);
+        let Recorder { lines, injections, .. } = &mut self.recorder;
+        if let (Some(lines), Some(injection)) = (lines, injections.list().last()) {
             lines.injected(place, injection);
         }
     }
 
     /// Passes an observation to the oracles.
     pub fn observe(&mut self, what: Observation<'_>) {
-        let place = self.place();
-        if let Some(lines) = &mut self.lines {
-            lines.observe(place, &what);
-        }
-        if let Some(timeline) = &mut self.timeline {
-            timeline.observe(place, &what);
-        }
-        self.checker.observe(self.now, self.trace.events(), what);
+        self.recorder.observe(self.now, &what);
+        self.checker.observe(self.now, self.recorder.trace.events(), what);
     }
 
     /// A server's step hit these marks.
     pub fn reached(&mut self, server: ServerId, marks: Marks) {
-        let place = self.place();
-        if let Some(timeline) = &mut self.timeline {
+        let place = self.recorder.place(self.now);
+        if let Some(timeline) = &mut self.recorder.timeline {
             timeline.reached(place, server, marks);
         }
     }
 
+    /// Counts a condition that occurred.
+    pub fn saw(&mut self, some: Sometimes) {
+        self.recorder.counters.saw(some);
+    }
+
     /// Counts a check that the world itself makes, and fails the run if it does not hold.
     pub fn check(&mut self, check: Check, found: Result<(), String>) {
-        self.checker.check(self.now, self.trace.events(), check, found);
+        self.checker.check(self.now, self.recorder.trace.events(), check, found);
     }
 
     /// Reports a panic in code under test.

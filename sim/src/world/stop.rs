@@ -45,13 +45,13 @@ impl Stop {
     pub(crate) fn met(&self, ran: Option<ServerId>, shared: &Shared) -> Option<String> {
         match (self.on, ran) {
             (Some(Break::Mark(mark, nth)), Some(server))
-                if shared.counters.marks[mark as usize] >= u64::from(nth) =>
+                if shared.recorder.counters.marks[mark as usize] >= u64::from(nth) =>
             {
                 return Some(format!("s{server} reaches {}", Break::Mark(mark, nth)));
             }
             _ => {}
         }
-        let number = self.event.filter(|number| shared.trace.events() >= *number)?;
+        let number = self.event.filter(|number| shared.recorder.trace.events() >= *number)?;
         Some(format!("event {number} has happened"))
     }
 }

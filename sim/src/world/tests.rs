@@ -183,10 +183,13 @@ fn abandoning_client_reconnects_once_and_leaves_its_session() {
     let id = *world.clients.keys().next().expect("a client");
     let session = |world: &World| world.clients[&id].memory().map(|(session, ..)| session);
     let before = session(&world).expect("it has a session");
-    let connections = world.shared.counters.counts.connections;
+    let connections = world.shared.recorder.counters.counts.connections;
     world.clients.get_mut(&id).expect("it is there").abandon_later(&mut world.shared);
     run_for(&mut world, 60_000);
-    assert!(world.shared.counters.counts.connections >= connections + 2, "it has been back");
+    assert!(
+        world.shared.recorder.counters.counts.connections >= connections + 2,
+        "it has been back"
+    );
     assert_ne!(session(&world), Some(before), "another one has taken its place");
     finish(world);
 }

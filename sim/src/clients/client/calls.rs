@@ -192,7 +192,7 @@ impl Client {
         shared.note(Kind::Call, (self.id.0.into(), call.0), &[op as u8], || {
             format!("client {} {call} {request}", self.id.0)
         });
-        if let Some(timeline) = &mut shared.timeline {
+        if let Some(timeline) = &mut shared.recorder.timeline {
             timeline.called(shared.now, self.id, call.0, request.to_string());
         }
         self.calls.insert(call, Call { op, path, probe });
@@ -225,8 +225,8 @@ impl Client {
             ) => CallOutcome::Over,
         };
         self.jot(|| Word::Answered(result.clone()));
-        shared.counters.call(op, outcome);
-        if let Some(timeline) = &mut shared.timeline {
+        shared.recorder.counters.call(op, outcome);
+        if let Some(timeline) = &mut shared.recorder.timeline {
             timeline.ended(shared.now, self.id, call.0, outcome, answer_text(&result));
         }
         let zxid = result.as_ref().map_or(0, |done| done.zxid.0);

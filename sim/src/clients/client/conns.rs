@@ -59,7 +59,7 @@ impl Client {
                 resumed: false,
             },
         );
-        shared.counters.counts.connections += 1;
+        shared.recorder.counters.counts.connections += 1;
         shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"open", || {
             format!("client {} connected to s{server} by {conn}", self.id.0)
         });
@@ -82,7 +82,7 @@ impl Client {
                 }
                 let (mut due, mut cut) = (0, false);
                 while !cut && let Some(frame) = whole_frame(&mut tap.read) {
-                    shared.counters.counts.frames += 1;
+                    shared.recorder.counters.counts.frames += 1;
                     let welcomed = tap.deadlines.is_some();
                     // A response to the handshake or to setWatches, or an event with more bytes
                     // behind it.
@@ -151,7 +151,7 @@ impl Client {
         }
         let whole = if written.is_empty() { Ok(()) } else { Err("half a frame".to_owned()) };
         shared.check(Check::SIMULATOR, whole);
-        shared.counters.counts.bytes += bytes.len() as u64;
+        shared.recorder.counters.counts.bytes += bytes.len() as u64;
         if let Some(deadlines) = self.conns.get_mut(&conn).and_then(|tap| tap.deadlines.as_mut()) {
             deadlines.sent = shared.now;
         }

@@ -50,7 +50,7 @@ impl Client {
         let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
         let config = library_config(&shared.options, timeout, resume);
         self.session = Some(Session::new(config, self.rng.word()));
-        shared.counters.counts.sessions += u64::from(resume.is_none());
+        shared.recorder.counters.counts.sessions += u64::from(resume.is_none());
         self.step(Input::Timeout, shared);
         let (client, incarnation) = (self.id, self.incarnation);
         if self.probe == Probe::NotAsked {

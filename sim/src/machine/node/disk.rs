@@ -30,11 +30,11 @@ impl Node {
             let summary = if taken.is_empty() { "all kept".to_owned() } else { taken.join(", ") };
             format!("s{} after the crash, on its disk: {summary}", self.id)
         });
-        shared.counters.losses.add(losses);
+        shared.recorder.counters.losses.add(losses);
         if losses.torn > 0 {
-            shared.counters.saw(Sometimes::TornWrite);
+            shared.saw(Sometimes::TornWrite);
         }
-        let faults = &mut shared.counters.faults;
+        let faults = &mut shared.recorder.counters.faults;
         faults[Fault::DiskTorn as usize] += losses.torn;
         faults[Fault::DiskGarbage as usize] += losses.garbled;
         faults[Fault::DiskNames as usize] += losses.names_lost + losses.resurrected;
@@ -86,7 +86,7 @@ impl Node {
         let faults = process.server().backlog().tail_faults;
         let evidence = || format!("s{}: {faults} of its rules are broken", self.id);
         shared.check(Check::TAIL, if faults == 0 { Ok(()) } else { Err(evidence()) });
-        shared.counters.counts.disk_audits += 1;
+        shared.recorder.counters.counts.disk_audits += 1;
         if let Some(known) = process.snapshots_at_rest() {
             let names = self.disk.borrow().names();
             let found = Vec::from_iter(names.iter().map(String::as_str).filter(|s| is_snapshot(s)));
@@ -106,7 +106,7 @@ impl Node {
             Ok(_) | Err(_) => self.left_by(Luck::Best, shared),
         };
         // A power failure may undo any part of a purge.
-        let number = shared.counters.counts.disk_audits;
+        let number = shared.recorder.counters.counts.disk_audits;
         let drawn = (disk.unsynced_removals() > 1)
             .then(|| shared.seeds.stream("truth", number).word())
             .map(|seed| self.left_by(Luck::Drawn(seed), shared));

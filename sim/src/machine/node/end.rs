@@ -94,17 +94,17 @@ impl Node {
         }
         self.count_losses(&losses, shared);
         self.slowness = 1;
-        shared.injections.process_ended(shared.now, id);
+        shared.recorder.injections.process_ended(shared.now, id);
         self.powered_off = matches!(how, Crash::Power { .. });
         match how {
-            Crash::Kill => shared.counters.counts.kills += 1,
-            Crash::Power { .. } => shared.counters.counts.power_failures += 1,
+            Crash::Kill => shared.recorder.counters.counts.kills += 1,
+            Crash::Power { .. } => shared.recorder.counters.counts.power_failures += 1,
         }
         self.abandon_connections(shared);
-        shared.roles.record(shared.now, id, Role::Down);
-        shared.counters.shapes.down(id);
-        if shared.roles.now().all(|role| role == Role::Down) {
-            shared.counters.saw(Sometimes::NobodyUp);
+        shared.recorder.roles.record(shared.now, id, Role::Down);
+        shared.recorder.counters.shapes.down(id);
+        if shared.recorder.roles.now().all(|role| role == Role::Down) {
+            shared.saw(Sometimes::NobodyUp);
         }
         shared.observe(Observation::Stopped { server: id });
     }

@@ -125,11 +125,11 @@ impl Lanes {
             record(disk, self.server, shared);
             match lane {
                 Lane::Log => {
-                    shared.counters.counts.batches += 1;
+                    shared.recorder.counters.counts.batches += 1;
                     self.recorded = Recorded::No;
                 }
                 Lane::Snapshot => {}
-                Lane::Reader => shared.counters.counts.log_reads += 1,
+                Lane::Reader => shared.recorder.counters.counts.log_reads += 1,
             }
             self.outcome[index] = Some(match result {
                 Ok(Ok(event)) => event,
@@ -304,7 +304,7 @@ impl Lanes {
 /// Puts the latest operations of the disk into the trace.
 pub(super) fn record(disk: &RefCell<Disk>, server: ServerId, shared: &mut Shared) {
     for op in disk.borrow_mut().take_ops() {
-        shared.counters.counts.disk_ops += 1;
+        shared.recorder.counters.counts.disk_ops += 1;
         let [kind, words @ ..] = op.words();
         let mut payload = [0; 40];
         for (part, word) in payload.chunks_exact_mut(8).zip(words) {

@@ -234,7 +234,7 @@ impl Node {
         self.incarnation += 1;
         self.powered_off = false;
         self.crash_planned = false;
-        shared.counters.counts.boots += 1;
+        shared.recorder.counters.counts.boots += 1;
         let mut clock = shared.seeds.stream("clock", self.id.0 << 32 | self.incarnation);
         let origin = clock.below(1 << 40);
         let drift = if shared.options.faults.has(Fault::NodeDrift) {
@@ -242,7 +242,7 @@ impl Node {
         } else {
             0
         };
-        shared.counters.faults[Fault::NodeDrift as usize] += u64::from(drift != 0);
+        shared.recorder.counters.faults[Fault::NodeDrift as usize] += u64::from(drift != 0);
         self.clock = Clock::new(shared.now, origin, drift, self.clock.wall_offset());
         let (id, incarnation) = (self.id, self.incarnation);
         let one_in = shared.options.config_change_one_in;
@@ -325,7 +325,7 @@ impl Node {
         let notes = std::mem::take(&mut opened.notes);
         let last = disk_audit::last_of(&recovered);
         for seen in notes.iter().filter_map(sometimes::note_of_repair) {
-            shared.counters.saw(seen);
+            shared.saw(seen);
         }
         let state = recovered.state.clone();
         let payload = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
@@ -344,7 +344,7 @@ impl Node {
             )
         });
         if state.accepted_epoch < self.promised {
-            shared.counters.saw(Sometimes::PromiseLost);
+            shared.saw(Sometimes::PromiseLost);
         }
         shared.observe(Observation::Recovered { server: id, state, last });
         let replayed: Vec<Zxid> = recovered.entries.iter().map(|entry| entry.zxid).collect();
@@ -394,7 +394,7 @@ impl Node {
                 format!("s{server} cannot open its store, and could without {files}: {why}")
             });
             shared.check(Check::REFUSES, needless.map_or(Ok(()), Err));
-            shared.counters.saw(Sometimes::DamageRefused);
+            shared.saw(Sometimes::DamageRefused);
             shared.after(1, Event::Crash { server, incarnation, how: Crash::Kill });
             return shared.after(2, Event::Start { server });
         }

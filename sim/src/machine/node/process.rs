@@ -421,7 +421,7 @@ impl Process {
         if std::mem::take(&mut self.stood_still) && self.odd.chance(1, 2) {
             inbox::disorder(&mut self.inbox, &mut self.odd);
         }
-        let steps_before = shared.counters.counts.steps;
+        let steps_before = shared.recorder.counters.counts.steps;
         let now = clock.read(shared.now);
         for _ in 0..shared.options.server.batch_inputs {
             let Some(delivered) = self.inbox.pop_front() else { break };
@@ -446,7 +446,7 @@ impl Process {
         self.inject_disk_faults(disk, shared);
         self.dispatch(now, disk, shared);
         self.observe_longest_wait(clock, shared);
-        let steps = shared.counters.counts.steps - steps_before;
+        let steps = shared.recorder.counters.counts.steps - steps_before;
         self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
         self.plan(clock, shared);
         let parts = if std::mem::take(&mut self.overtaken) { OVERTAKEN } else { 1 };
@@ -531,7 +531,7 @@ impl Process {
         if self.ending {
             return;
         }
-        shared.counters.counts.steps += 1;
+        shared.recorder.counters.counts.steps += 1;
         let (number, what) = summary(&input);
         let done = self.orders.done(&input);
         shared
@@ -577,9 +577,9 @@ impl Process {
             | Input::Disk(_) => {}
         }
         if let Input::Client(_, ClientEvent::Opened(..) | ClientEvent::Request(_)) = &input {
-            shared.counters.counts.frames += 1;
+            shared.recorder.counters.counts.frames += 1;
         } else if let Input::Peer(_, PeerEvent::Message(_)) = &input {
-            shared.counters.counts.peer_messages += 1;
+            shared.recorder.counters.counts.peer_messages += 1;
         }
         let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));
         let before = Lengths::of(&self.out);
@@ -631,13 +631,17 @@ impl Process {
         let mut out = std::mem::take(&mut self.out);
         if !out.is_empty() {
             let text = || plain::from_server(Some(self.id), &out.to_string(), &shared.net);
-            shared.trace.outputs(shared.now, self.id, text);
+            shared.recorder.trace.outputs(shared.now, self.id, text);
         }
         let rule = self.cut.take().map(|cut| self.end_at_mark(cut, shared));
         let armed = self.armed.take_if(|_| rule.is_none() && Lengths::of(&out).sum() > 1);
         if armed.is_some() {
-            shared.counters.fault(Fault::NodeCrashInStep);
-            shared.injections.late(shared.now, Fault::NodeCrashInStep, Hit::Server(self.id));
+            shared.recorder.counters.fault(Fault::NodeCrashInStep);
+            shared.recorder.injections.late(
+                shared.now,
+                Fault::NodeCrashInStep,
+                Hit::Server(self.id),
+            );
         }
         let ends = rule.or(armed.map(|(rng, how)| (rng, how, Lengths::default())));
         let ends = ends.map(|(mut rng, how, before)| {

@@ -146,7 +146,7 @@ fn world_fails_when_a_server_refuses_a_real_servers_message() {
 fn needless_elections_fail_the_run() {
     let mut world = calm_world_of(3);
     assert!(world.run_until(Instant(5_000_000_000)) && world.liveness_phase());
-    world.shared.counters.counts.leaderships += 10;
+    world.shared.recorder.counters.counts.leaderships += 10;
     assert!(!world.settle());
     assert_eq!(broken(&world), "L6");
 }
@@ -158,8 +158,8 @@ fn notification_storm_fails_the_run_unless_late() {
     for (late, held) in [(0, false), (2_000, false), (2_500, true)] {
         let mut world = calm_world_of(3);
         assert!(world.run_until(Instant(5_000_000_000)) && world.liveness_phase());
-        world.shared.counters.counts.notifications += 10_000;
-        world.shared.counters.counts.notifications_late += late;
+        world.shared.recorder.counters.counts.notifications += 10_000;
+        world.shared.recorder.counters.counts.notifications_late += late;
         assert_eq!(world.settle(), held, "{late}");
         assert!(held || broken(&world) == "L6", "{late}");
     }

@@ -31,7 +31,7 @@ impl Process {
             let status = self.server.status();
             self.overtaken = status.applied > status.snapshot;
         }
-        shared.counters.hit(marks);
+        shared.recorder.counters.hit(marks);
         shared.reached(self.id, marks);
         for met in shared.targets.hit(self.id, roles, marks) {
             let ends = matches!(met.fault, Fault::NodeKill | Fault::NodePower);
@@ -78,8 +78,8 @@ impl Process {
     }
 
     fn note_injection(&self, met: Met, until: Option<Instant>, shared: &mut Shared) {
-        shared.counters.fault(met.fault);
-        shared.injections.begin(met.fault);
+        shared.recorder.counters.fault(met.fault);
+        shared.recorder.injections.begin(met.fault);
         shared.hit(Hit::Server(self.id), until);
         shared.note(Kind::Fault, (met.fault as u64, self.id.0), b"mark", || {
             format!("{} of s{} at a mark", met.fault, self.id)

@@ -26,14 +26,14 @@ impl Process {
         let (newest, here) = (shared.newest, self.applied);
         let far = newest.epoch() == here.epoch() && newest.counter() >= here.counter() + FAR_BEHIND;
         if far && matches!(self.observed.0, Role::Leads | Role::Follows) {
-            shared.counters.saw(Sometimes::FarBehind);
+            shared.saw(Sometimes::FarBehind);
         }
     }
 
     /// Counts the end of a leader with transactions that are not applied.
     pub(in crate::machine::node) fn ends(&self, shared: &mut Shared) {
         if self.observed.0 == Role::Leads && !self.unapplied.is_empty() {
-            shared.counters.saw(Sometimes::LeaderEndsUncommitted);
+            shared.saw(Sometimes::LeaderEndsUncommitted);
         }
     }
 
@@ -68,13 +68,13 @@ impl Process {
 
     pub(super) fn role_is(&self, status: &Status, shared: &mut Shared) {
         let role = Role::of(status);
-        shared.counters.shapes.record(self.id, status);
-        if shared.roles.record_status(shared.now, self.id, status) {
-            let lead = shared.roles.now().filter(|role| *role == Role::Leads).count();
+        shared.recorder.counters.shapes.record(self.id, status);
+        if shared.recorder.roles.record_status(shared.now, self.id, status) {
+            let lead = shared.recorder.roles.now().filter(|role| *role == Role::Leads).count();
             if role == Role::Leads && lead > 1 {
-                shared.counters.saw(Sometimes::TwoLeaders);
+                shared.saw(Sometimes::TwoLeaders);
             }
-            shared.counters.counts.leaderships += u64::from(role == Role::Leads);
+            shared.recorder.counters.counts.leaderships += u64::from(role == Role::Leads);
             shared.note(Kind::Process, (self.id.0, self.incarnation), &[role as u8], || {
                 let halted = status.halted.is_some();
                 format!("s{} {}", self.id, if halted { Role::HALTED } else { role.name() })
@@ -106,16 +106,16 @@ impl Process {
             match command {
                 DiskCommand::Append { entry, .. } => self.unapplied.push_back(entry.zxid),
                 DiskCommand::Truncate { to, .. } => {
-                    shared.counters.counts.truncations += 1;
+                    shared.recorder.counters.counts.truncations += 1;
                     let before = self.unapplied.len();
                     while self.unapplied.back().is_some_and(|last| last > to) {
                         self.unapplied.pop_back();
                     }
                     if self.unapplied.len() < before {
-                        shared.counters.saw(Sometimes::UncommittedCut);
+                        shared.saw(Sometimes::UncommittedCut);
                     }
                 }
-                DiskCommand::Rebase { .. } => shared.counters.counts.snaps += 1,
+                DiskCommand::Rebase { .. } => shared.recorder.counters.counts.snaps += 1,
                 DiskCommand::SaveState { .. }
                 | DiskCommand::SnapshotChunk { .. }
                 | DiskCommand::DropSnapshot { .. }
@@ -133,7 +133,7 @@ impl Process {
         if self.applied >= status.applied {
             return;
         }
-        shared.roles.applied(status.applied);
+        shared.recorder.roles.applied(status.applied);
         let logged = self.unapplied.binary_search(&status.applied).is_ok();
         while self.applied < status.applied {
             let next = self.unapplied.pop_front().filter(|_| logged);
@@ -141,14 +141,14 @@ impl Process {
             self.applied = zxid;
             self.commits += 1;
             shared.newest = shared.newest.max(zxid);
-            shared.counters.counts.commits += 1;
+            shared.recorder.counters.counts.commits += 1;
             let least = shared.options.digest_txns;
             let more = least.saturating_mul(status.nodes as u64) / DIGEST_NODES;
             let due = self.commits - self.digest_seen >= least.max(more) || !logged;
             let digest = (zxid == status.applied && due).then(|| self.server.digest());
             if digest.is_some() {
                 self.digest_seen = self.commits;
-                shared.counters.counts.digests += 1;
+                shared.recorder.counters.counts.digests += 1;
             }
             let (server, holder) = (self.id, Holder(Some(&self.server)));
             shared.observe(Observation::Applied { server, zxid, digest, holder });

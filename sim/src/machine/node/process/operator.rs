@@ -268,10 +268,10 @@ impl Process {
                 }
                 asked.answer.moments.push(Rc::clone(&moment));
                 if asked.made && asked.answer.moments.len() > 1 {
-                    shared.counters.saw(Sometimes::AnswerInParts);
+                    shared.saw(Sometimes::AnswerInParts);
                 }
                 if asked.made && !asked.answer.allowed {
-                    shared.counters.saw(Sometimes::CommandRefused);
+                    shared.saw(Sometimes::CommandRefused);
                 }
             }
         }

@@ -57,8 +57,8 @@ impl Process {
         shared: &mut Shared,
     ) {
         let link = LinkId(conn.0);
-        shared.counters.counts.links += u64::from(stands);
-        shared.counters.counts.links_refused += u64::from(!stands);
+        shared.recorder.counters.counts.links += u64::from(stands);
+        shared.recorder.counters.counts.links_refused += u64::from(!stands);
         shared.note(Kind::Conn, (self.id.0, conn.0), &[u8::from(stands)], || {
             let how = if stands { "is linked to" } else { "cannot reach" };
             format!("s{} {how} s{peer} by {link}", self.id)
@@ -83,7 +83,7 @@ impl Process {
         shared: &mut Shared,
     ) {
         let late = shared.healed.is_some_and(|healed| sent <= healed);
-        shared.counters.counts.notifications_late += u64::from(late);
+        shared.recorder.counters.counts.notifications_late += u64::from(late);
         self.driver.push(Input::Election(from, what));
     }
 
@@ -175,9 +175,9 @@ impl Process {
         shared: &mut Shared,
     ) {
         for (to, notification) in notifications.drain(..) {
-            shared.counters.counts.notifications += 1;
+            shared.recorder.counters.counts.notifications += 1;
             let outside = [self.id, to].iter().any(|id| shared.outside.contains_key(id));
-            shared.counters.counts.notifications_outside += u64::from(outside);
+            shared.recorder.counters.counts.notifications_outside += u64::from(outside);
             let mut bytes = Vec::new();
             frame::encode(&notification, &mut bytes);
             shared.note(Kind::Send, (self.id.0, to.0), &bytes, || {
@@ -199,7 +199,8 @@ impl Process {
         let mut bad = |one_in| one_in > 0 && rng.chance(1, one_in);
         let (lost, twice, late) =
             (bad(votes.lost_one_in), bad(votes.twice_one_in), bad(votes.late_one_in));
-        shared.counters.faults[Fault::NetVotes as usize] += u64::from(lost || twice || late);
+        shared.recorder.counters.faults[Fault::NetVotes as usize] +=
+            u64::from(lost || twice || late);
         if lost {
             return;
         }

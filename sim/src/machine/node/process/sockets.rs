@@ -144,8 +144,8 @@ impl Process {
         }
         let why = self.driver.forget(id, now.mono);
         match why {
-            Some(ConnCloseReason::Events { .. }) => shared.counters.saw(Sometimes::EventsUntaken),
-            Some(ConnCloseReason::Sessionless(_)) => shared.counters.saw(Sometimes::HandshakeLate),
+            Some(ConnCloseReason::Events { .. }) => shared.saw(Sometimes::EventsUntaken),
+            Some(ConnCloseReason::Sessionless(_)) => shared.saw(Sometimes::HandshakeLate),
             _ => {}
         }
         if let Some(why) = why.filter(|why| why.fault().is_some()) {
@@ -178,7 +178,7 @@ impl Process {
                         shared.check(Check::RATE, found);
                     }
                     if !admitted {
-                        shared.counters.counts.turned_away += 1;
+                        shared.recorder.counters.counts.turned_away += 1;
                         shared.note(Kind::Conn, (conn.0, 0), b"too soon", || {
                             format!("s{} lets nobody connect by {conn} now", self.id)
                         });
@@ -189,7 +189,7 @@ impl Process {
                         format!("s{} closes a connection: {what}", self.id)
                     });
                 }
-                ClientNote::Overloaded { .. } => shared.counters.saw(Sometimes::RequestsWait),
+                ClientNote::Overloaded { .. } => shared.saw(Sometimes::RequestsWait),
                 ClientNote::OpWaitedTooLong { .. } => {}
             }
         }
@@ -231,7 +231,7 @@ impl Process {
 
     /// Hands the core's outputs to the driver, and the driver's output to the network.
     pub(super) fn send(&mut self, now: Now, out: &mut Outbox, shared: &mut Shared) {
-        if let Some(timeline) = &mut shared.timeline {
+        if let Some(timeline) = &mut shared.recorder.timeline {
             let known = |conn: &ConnId| self.sockets.contains_key(&SocketId::Client(*conn));
             for (conn, command) in out.clients.iter().filter(|(conn, _)| known(conn)) {
                 timeline.answered(shared.now, self.id, *conn, command);
@@ -329,7 +329,7 @@ impl Process {
             let bytes = Bytes::copy_from_slice(&bytes[..room.min(bytes.len())]);
             if bytes.is_empty() {
                 if let SocketId::Client(_) = id {
-                    shared.counters.saw(Sometimes::OutputBlocked);
+                    shared.saw(Sometimes::OutputBlocked);
                 }
                 self.driver.block(id);
                 self.blocked.insert(id);
@@ -342,7 +342,7 @@ impl Process {
     }
 
     fn put(&self, conn: ConnId, end: End, bytes: Bytes, shared: &mut Shared) {
-        shared.counters.counts.bytes += bytes.len() as u64;
+        shared.recorder.counters.counts.bytes += bytes.len() as u64;
         shared.note(Kind::Send, (self.id.0, conn.0), &bytes, || {
             format!("s{} -> {conn} {}B", self.id, bytes.len())
         });

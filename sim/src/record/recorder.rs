@@ -1,0 +1,94 @@
+//! The record keepers of a run.
+//!
+//! Owns all of them. Must not influence the run: nothing reads a record to decide what happens,
+//! apart from the conditions that end a run early.
+
+use zabkeeper_core::{Instant, ServerId};
+
+use crate::check::observe::Observation;
+use crate::network::stream::Network;
+use crate::record::counters::Counters;
+use crate::record::roles::Roles;
+use crate::record::timeline::{Injections, Lines, Place, Timeline};
+use crate::record::trace::{Stamp, Trace, TraceSink, plain};
+
+/// The record keepers; see the module.
+#[derive(Debug)]
+pub struct Recorder {
+    /// The role of each server over time.
+    pub roles: Roles,
+    /// The injected faults, with their targets.
+    pub injections: Injections,
+    /// Counters.
+    pub counters: Counters,
+    /// The event trace with its fingerprint.
+    pub trace: Trace,
+    /// The trace collected for reports that people read.
+    pub timeline: Option<Box<Timeline>>,
+    /// The trace as lines of server states.
+    pub lines: Option<Box<Lines>>,
+}
+
+impl Recorder {
+    /// Empty records. With `compare`, the trace keeps its hash after each event.
+    pub fn new(sink: TraceSink, compare: bool, servers: &[ServerId]) -> Recorder {
+        Recorder {
+            roles: Roles::default(),
+            injections: Injections::default(),
+            counters: Counters::default(),
+            trace: Trace::new(sink, compare),
+            timeline: (sink == TraceSink::Collect).then(Box::default),
+            lines: match sink {
+                TraceSink::States(view) => Some(Box::new(Lines::new(view, servers))),
+                TraceSink::Off
+                | TraceSink::Print(_)
+                | TraceSink::Collect
+                | TraceSink::Discard
+                | TraceSink::Keep(..) => None,
+            },
+        }
+    }
+
+    /// Whether an entry of the trace needs its text now.
+    pub fn wants_text(&self) -> bool {
+        self.timeline.is_some() || self.lines.is_some()
+    }
+
+    /// Records an entry of the trace; `text` is called only if it is needed.
+    pub fn note(
+        &mut self,
+        stamp: Stamp,
+        payload: &[u8],
+        net: &Network,
+        text: impl FnOnce() -> String,
+    ) {
+        if !self.wants_text() {
+            return self.trace.event(stamp, payload, || plain::event(&text(), net));
+        }
+        let text = text();
+        self.trace.event(stamp, payload, || plain::event(&text, net));
+        let place = self.place(stamp.at);
+        if let Some(lines) = &mut self.lines {
+            lines.note(place, stamp.kind, &text);
+        }
+        if let Some(timeline) = &mut self.timeline {
+            timeline.note(place, stamp.kind, stamp.ends, payload, text);
+        }
+    }
+
+    /// Records an observation of the oracles.
+    pub fn observe(&mut self, at: Instant, what: &Observation<'_>) {
+        let place = self.place(at);
+        if let Some(lines) = &mut self.lines {
+            lines.observe(place, what);
+        }
+        if let Some(timeline) = &mut self.timeline {
+            timeline.observe(place, what);
+        }
+    }
+
+    /// This time, and the number of the latest entry of the trace.
+    pub fn place(&self, at: Instant) -> Place {
+        Place { at, event: self.trace.events() }
+    }
+}
