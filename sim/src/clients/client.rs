@@ -20,6 +20,7 @@ use crate::engine::seed::{Rng, Seeds};
 use crate::faults::catalog::Fault;
 use crate::machine::node::Clock;
 use crate::network::stream::{Delivery, End};
+use crate::record::event::{ClientRunEvent, RunEvent};
 use crate::record::trace::Kind;
 use crate::world::options::PING_PERCENT;
 use crate::world::shared::{Event, Shared};
@@ -276,12 +277,9 @@ impl Client {
             Effect::HangUp { link } => {
                 if let Some(Some(conn)) = self.links.remove(&link) {
                     self.conns.remove(&conn);
-                    shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"hang up", || {
-                        format!("client {} hangs up {conn}", self.id.0)
-                    });
+                    shared.record(&RunEvent::Client(self.id, ClientRunEvent::HangsUp { conn }));
                     shared.net.close(shared.now, conn, End::Dialler);
                     shared.schedule_arrivals();
-                    shared.observe(Observation::ConnClosed { conn });
                 }
             }
             Effect::Completed(call, result) => self.completed(call, result, shared),

@@ -36,6 +36,13 @@ pub enum Party {
     BadPeer,
 }
 
+impl Party {
+    /// Is it neither a client nor a bad peer?
+    pub fn is_server(&self) -> bool {
+        matches!(self, Party::Server(_))
+    }
+}
+
 impl fmt::Display for Party {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

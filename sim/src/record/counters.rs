@@ -2,13 +2,17 @@
 //!
 //! Owns counters. Must not influence the run.
 
-use zabkeeper_core::io::{Mark, Marks};
+use zabkeeper_core::Input;
+use zabkeeper_core::io::{ClientEvent, Mark, Marks, PeerEvent};
 
-use crate::clients::workload::{CallOutcome, Op};
+use crate::clients::workload::Op;
 use crate::faults::catalog::Fault;
-use crate::machine::fs::Losses;
+use crate::machine::fs::{Crash, Losses};
+use crate::record::event::{ClientRunEvent, RunEvent};
+use crate::record::role::Role;
+use crate::record::roles::Roles;
 use crate::record::shapes::Shapes;
-use crate::record::sometimes::Sometimes;
+use crate::record::sometimes::{self, Sometimes};
 
 /// Counters of one run, or sums over several.
 #[derive(Clone, Debug)]
@@ -76,13 +80,83 @@ impl Default for Counters {
 }
 
 impl Counters {
+    /// Reads an event of the run, of which `roles` has read it already.
+    pub(super) fn record(&mut self, event: &RunEvent<'_>, roles: &Roles) {
+        match *event {
+            RunEvent::Started { drifts, .. } => {
+                self.counts.boots += 1;
+                self.faults[Fault::NodeDrift as usize] += u64::from(drifts);
+            }
+            RunEvent::Recovered { notes, promise_lost, .. } => {
+                notes.iter().filter_map(sometimes::note_of_repair).for_each(|some| self.saw(some));
+                if promise_lost {
+                    self.saw(Sometimes::PromiseLost);
+                }
+            }
+            RunEvent::RoleChanged { status, .. } => {
+                if Role::of(status) == Role::Leads {
+                    self.counts.leaderships += 1;
+                    if roles.now().filter(|role| *role == Role::Leads).count() > 1 {
+                        self.saw(Sometimes::TwoLeaders);
+                    }
+                }
+            }
+            RunEvent::Ended { server, how, uncommitted, losses, .. } => {
+                match how {
+                    Crash::Kill => self.counts.kills += 1,
+                    Crash::Power { .. } => self.counts.power_failures += 1,
+                }
+                self.lost(losses);
+                self.shapes.down(server);
+                if uncommitted {
+                    self.saw(Sometimes::LeaderEndsUncommitted);
+                }
+                if roles.now().all(|role| role == Role::Down) {
+                    self.saw(Sometimes::NobodyUp);
+                }
+            }
+            RunEvent::Input { input, .. } => {
+                self.counts.steps += 1;
+                if let Input::Client(_, ClientEvent::Opened(..) | ClientEvent::Request(_)) = input {
+                    self.counts.frames += 1;
+                } else if let Input::Peer(_, PeerEvent::Message(_)) = input {
+                    self.counts.peer_messages += 1;
+                }
+            }
+            RunEvent::MarksHit { marks, .. } => self.hit(marks),
+            RunEvent::LateFault { fault, .. } => self.fault(fault),
+            RunEvent::Client(_, ref event) => match *event {
+                ClientRunEvent::Connected { .. } => self.counts.connections += 1,
+                ClientRunEvent::CallEnded { op, outcome, .. } => {
+                    self.calls[op as usize][outcome as usize] += 1;
+                }
+                ClientRunEvent::BadClientConnected { .. }
+                | ClientRunEvent::HangsUp { .. }
+                | ClientRunEvent::ConnLost { .. }
+                | ClientRunEvent::Called { .. } => {}
+            },
+            RunEvent::Wiped { .. } | RunEvent::FaultHit(_) | RunEvent::Healed { .. } => {}
+        }
+    }
+
+    /// Counts what a disk has lost in a crash.
+    fn lost(&mut self, losses: &Losses) {
+        self.losses.add(losses);
+        if losses.torn > 0 {
+            self.saw(Sometimes::TornWrite);
+        }
+        self.faults[Fault::DiskTorn as usize] += losses.torn;
+        self.faults[Fault::DiskGarbage as usize] += losses.garbled;
+        self.faults[Fault::DiskNames as usize] += losses.names_lost + losses.resurrected;
+    }
+
     /// Counts an injected fault.
     pub fn fault(&mut self, fault: Fault) {
         self.faults[fault as usize] += 1;
     }
 
     /// Counts the marks that a step hit.
-    pub fn hit(&mut self, marks: Marks) {
+    fn hit(&mut self, marks: Marks) {
         for mark in marks.iter() {
             self.marks[mark as usize] += 1;
         }
@@ -96,11 +170,6 @@ impl Counters {
     /// Whether this mark was hit.
     pub fn has_hit(&self, mark: Mark) -> bool {
         self.marks[mark as usize] > 0
-    }
-
-    /// Counts a completed call.
-    pub fn call(&mut self, op: Op, outcome: CallOutcome) {
-        self.calls[op as usize][outcome as usize] += 1;
     }
 
     /// Completed calls of any outcome.

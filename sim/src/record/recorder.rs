@@ -1,4 +1,4 @@
-//! The record keepers of a run.
+//! The record keepers of a run, and the order in which they read an event.
 //!
 //! Owns all of them. Must not influence the run: nothing reads a record to decide what happens,
 //! apart from the conditions that end a run early.
@@ -8,6 +8,7 @@ use zabkeeper_core::{Instant, ServerId};
 use crate::check::observe::Observation;
 use crate::network::stream::Network;
 use crate::record::counters::Counters;
+use crate::record::event::RunEvent;
 use crate::record::roles::Roles;
 use crate::record::timeline::{Injections, Lines, Place, Timeline};
 use crate::record::trace::{Stamp, Trace, TraceSink, plain};
@@ -46,6 +47,21 @@ impl Recorder {
                 | TraceSink::Discard
                 | TraceSink::Keep(..) => None,
             },
+        }
+    }
+
+    /// Records an event, apart from its entries in the trace and its observations, which come as
+    /// notes and observations of their own. Roles come before counters, which read them.
+    pub fn record(&mut self, at: Instant, event: &RunEvent<'_>) {
+        let place = self.place(at);
+        self.roles.record(at, event);
+        self.injections.record(at, event);
+        self.counters.record(event, &self.roles);
+        if let Some(lines) = &mut self.lines {
+            lines.record(place, event);
+        }
+        if let Some(timeline) = &mut self.timeline {
+            timeline.record(place, event);
         }
     }
 

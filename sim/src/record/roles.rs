@@ -8,8 +8,9 @@ use std::fmt::Write;
 use zabkeeper_core::{Epoch, Instant, ServerId, Status, Zxid};
 
 use crate::faults::catalog::Fault;
+use crate::record::event::RunEvent;
+use crate::record::injection::{Hit, Injection};
 use crate::record::role::Role;
-use crate::record::timeline::{Hit, Injection};
 
 /// Columns of the diagram.
 const COLUMNS: u64 = 100;
@@ -45,11 +46,27 @@ impl Roles {
         self.changes.values().filter_map(|changes| changes.last()).map(|(_, role)| *role)
     }
 
-    /// Records a role. Returns whether it has changed.
-    pub fn record(&mut self, at: Instant, server: ServerId, role: Role) -> bool {
+    /// Reads an event of the run.
+    pub(super) fn record(&mut self, at: Instant, event: &RunEvent<'_>) {
+        match *event {
+            RunEvent::RoleChanged { server, status, .. } => self.change_to(at, server, status),
+            RunEvent::Ended { server, .. } => self.change(at, server, Role::Down),
+            RunEvent::Started { .. }
+            | RunEvent::Recovered { .. }
+            | RunEvent::Wiped { .. }
+            | RunEvent::Input { .. }
+            | RunEvent::MarksHit { .. }
+            | RunEvent::FaultHit(_)
+            | RunEvent::LateFault { .. }
+            | RunEvent::Healed { .. }
+            | RunEvent::Client(..) => {}
+        }
+    }
+
+    /// Records a role.
+    pub(crate) fn change(&mut self, at: Instant, server: ServerId, role: Role) {
         let changes = self.changes.entry(server).or_default();
-        let changed = changes.last().is_none_or(|(_, last)| *last != role);
-        if changed {
+        if changes.last().is_none_or(|(_, last)| *last != role) {
             changes.push((at, role));
             let leadership =
                 self.leaderships.iter_mut().rev().find(|leadership| leadership.server == server);
@@ -59,20 +76,17 @@ impl Roles {
                 leadership.until = Some((at, role));
             }
         }
-        changed
     }
 
-    /// Records the role of a running server, and its leadership. Returns whether the role has
-    /// changed.
-    pub fn record_status(&mut self, at: Instant, server: ServerId, status: &Status) -> bool {
+    /// Records the new role of a running server, and its leadership.
+    fn change_to(&mut self, at: Instant, server: ServerId, status: &Status) {
         let role = Role::of(status);
-        let changed = self.record(at, server, role);
-        if changed && role == Role::Leads {
+        self.change(at, server, role);
+        if role == Role::Leads {
             let epoch = status.current_epoch;
             let last = Zxid::ZERO;
             self.leaderships.push(Leadership { server, epoch, from: at, until: None, last });
         }
-        changed
     }
 
     /// Some server has applied this transaction.
@@ -163,11 +177,12 @@ mod tests {
     fn diagram_row_shows_worst_role_of_each_column() {
         let mut roles = Roles::default();
         let s1 = ServerId(1);
-        assert!(roles.record(Instant(0), s1, Role::Looking));
-        assert!(roles.record(Instant(10), s1, Role::Leads));
-        assert!(!roles.record(Instant(20), s1, Role::Leads));
-        roles.record(Instant(505), s1, Role::Down);
-        roles.record(Instant(507), s1, Role::Follows);
+        roles.change(Instant(0), s1, Role::Looking);
+        roles.change(Instant(10), s1, Role::Leads);
+        roles.change(Instant(20), s1, Role::Leads);
+        assert_eq!(roles.changes()[&s1].len(), 2, "a role that stays is no change");
+        roles.change(Instant(505), s1, Role::Down);
+        roles.change(Instant(507), s1, Role::Follows);
         let injection = |fault, hit, at, until| Injection {
             at: Instant(at),
             until: Some(Instant(until)),

@@ -13,9 +13,9 @@ use std::fmt::Write;
 use zabkeeper_core::Instant;
 
 use crate::faults::catalog::Fault;
+use crate::record::injection::{Hit, Injection};
 use crate::record::role::Role;
 use crate::record::roles::Leadership;
-use crate::record::timeline::{Hit, Injection};
 use crate::run::job::Report;
 use crate::run::report::{self, Totals};
 

@@ -10,7 +10,10 @@ use zabkeeper_core::{Instant, ServerId};
 
 use crate::record::output::print;
 
+mod entries;
 pub(crate) mod plain;
+
+pub(crate) use entries::entries;
 
 /// The kind of an event; its number enters the hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

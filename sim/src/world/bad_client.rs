@@ -17,6 +17,7 @@ use crate::clients::client::{Client, whole_frame};
 use crate::clients::workload::ENSEMBLE;
 use crate::faults::catalog::Fault;
 use crate::network::stream::{Delivery, End, Party};
+use crate::record::event::{ClientRunEvent, RunEvent};
 use crate::record::trace::Kind;
 use crate::world::shared::Event;
 
@@ -247,10 +248,8 @@ impl World {
         let wants = || session.map(|id| format!(" for session {id}")).unwrap_or_default();
         self.shared
             .describe(|| format!("bad client {} connects to s{server}{}", client.0, wants()));
-        self.shared.note(Kind::Conn, (client.0.into(), conn.0), b"intruder", || {
-            format!("bad client {} connects to s{server} by {conn}{}", client.0, wants())
-        });
-        self.shared.observe(Observation::ConnOpened { client, conn, server });
+        let connected = ClientRunEvent::BadClientConnected { conn, server, session };
+        self.shared.record(&RunEvent::Client(client, connected));
         self.shared.after(after + wait, Event::BadClient { conn, server });
         true
     }

@@ -86,7 +86,7 @@ impl World {
     fn plan_starts(&mut self, grows: bool) {
         let shared = &mut self.shared;
         for server in self.nodes.keys().copied() {
-            shared.recorder.roles.record(shared.now, server, Role::Down);
+            shared.recorder.roles.change(shared.now, server, Role::Down);
             let after = shared.seeds.stream("config/start", server.0).below(STAGGER);
             shared.after(after, Event::Start { server });
         }

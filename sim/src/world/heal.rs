@@ -14,8 +14,8 @@ use crate::faults::heal::{self, FOREVER, Fate};
 use crate::machine::fs::Crash;
 use crate::machine::node::Node;
 use crate::network::stream::{End, LinkPace, Party};
-use crate::record::timeline::Hit;
-use crate::record::trace::Kind;
+use crate::record::event::RunEvent;
+use crate::record::injection::Hit;
 use crate::world::options::VotePace;
 use crate::world::shared::Event;
 
@@ -25,11 +25,7 @@ impl World {
     pub(super) fn heal(&mut self) {
         self.grow();
         let fates = self.left_out();
-        let list = self.describe_fates(&fates);
-        let text = if list.is_empty() { String::new() } else { format!("heal: {list}") };
-        self.shared.note(Kind::Phase, (0, 0), b"heal", || {
-            if text.is_empty() { "heal".to_owned() } else { text }
-        });
+        self.shared.record(&RunEvent::Healed { outside: &self.describe_fates(&fates) });
         self.shared.targets.disarm();
         self.healed = self.shared.recorder.counters.counts;
         self.shared.healed = Some(self.shared.now);
@@ -46,7 +42,6 @@ impl World {
         shared.options.server.snapshot_pause_us = 0;
         shared.options.workload.hops = false;
         shared.reach.heal();
-        shared.recorder.injections.healed(shared.now);
         for client in self.clients.values_mut() {
             client.thaw(shared);
         }
@@ -109,12 +104,10 @@ impl World {
             Fate::Dead => self.end_for_good(server),
             Fate::Hung => self.hang(server),
             Fate::Stuck => {
-                self.shared.recorder.injections.begin(Fault::DiskStall);
-                self.shared.hit(Hit::Server(server), Some(FOREVER));
+                self.shared.hit(Fault::DiskStall, Hit::Server(server), Some(FOREVER));
                 self.nodes[&server].disk().borrow_mut().faults.stalled_until = FOREVER;
             }
             Fate::Alone | Fate::Apart => {
-                self.shared.recorder.injections.begin(Fault::NetSplit);
                 self.hit_and_cut(Fault::NetSplit, self.all_around(server), FOREVER);
             }
         }
@@ -131,8 +124,7 @@ impl World {
         let how = node.end_by(rng.chance(1, 2), shared);
         if node.is_running() {
             let fault = if how == Crash::Kill { Fault::NodeKill } else { Fault::NodePower };
-            shared.recorder.injections.begin(fault);
-            shared.hit(Hit::Server(server), Some(FOREVER));
+            shared.hit(fault, Hit::Server(server), Some(FOREVER));
             node.crash(how, rng, shared);
         }
     }
@@ -143,9 +135,7 @@ impl World {
         if node.pause(FOREVER).is_none() {
             return self.end_for_good(server);
         }
-        shared.recorder.injections.begin(Fault::NodePause);
-        shared.hit(Hit::Server(server), Some(FOREVER));
-        shared.observe(Observation::StandsStill { server, until: FOREVER });
+        shared.hit(Fault::NodePause, Hit::Server(server), Some(FOREVER));
     }
 
     /// Bytes between the server and its clients never arrive.

@@ -7,7 +7,6 @@ use zabkeeper_core::{ConnId, Instant, Mode, ServerId};
 
 use super::{World, split};
 use crate::check::checker::Check;
-use crate::check::observe::Observation;
 use crate::clients::client::Client;
 use crate::engine::decisions::Act;
 use crate::engine::decisions::Due;
@@ -17,9 +16,10 @@ use crate::faults::targets::Met;
 use crate::machine::fs::{self, Crash};
 use crate::machine::node::Node;
 use crate::network::stream::{Break, End, Party};
-use crate::record::timeline::Hit;
+use crate::record::event::RunEvent;
+use crate::record::injection::Hit;
 use crate::record::trace::Kind;
-use crate::world::shared::{Event, Shared, is_no_server};
+use crate::world::shared::{Event, Shared};
 
 const MS: u64 = 1_000_000;
 
@@ -123,7 +123,6 @@ impl World {
     /// `only` limits connections and partitions to those of this server.
     fn inject_at(&mut self, fault: Fault, server: ServerId, only: Option<ServerId>) -> bool {
         self.shared.note(Kind::Fault, (fault as u64, server.0), &[], || fault.name().to_owned());
-        self.shared.recorder.injections.begin(fault);
         let before = self.shared.recorder.injections.list().len();
         let hit = match fault {
             Fault::NodeKill => self.end_server(server, Some(Crash::Kill)),
@@ -181,7 +180,7 @@ impl World {
             | Fault::NetVotes => false,
         };
         if hit && self.shared.recorder.injections.list().len() == before {
-            self.shared.hit(Hit::Server(server), None);
+            self.shared.hit(fault, Hit::Server(server), None);
         }
         hit
     }
@@ -191,8 +190,8 @@ impl World {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let (running, incarnation) = (node.is_running(), node.incarnation());
         let how = how.unwrap_or_else(|| node.power(shared));
-        if running {
-            shared.hit(Hit::Server(server), None);
+        if let Some(fault) = self.injecting.filter(|_| running) {
+            shared.hit(fault, Hit::Server(server), None);
         }
         self.crash(server, incarnation, how);
         running
@@ -243,8 +242,7 @@ impl World {
     pub(super) fn cut_recovery(&mut self, server: ServerId, incarnation: u64, how: Crash) {
         if self.shared.is_faulty() && incarnation == self.nodes[&server].incarnation() {
             let (shared, fault) = (&mut self.shared, Fault::NodeCrashInRecovery);
-            shared.recorder.counters.fault(fault);
-            shared.recorder.injections.late(shared.now, fault, Hit::Server(server));
+            shared.record(&RunEvent::LateFault { fault, server });
             self.crash(server, incarnation, how);
         }
     }
@@ -259,7 +257,7 @@ impl World {
         let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
         let (up, incarnation) = (node.is_up(), node.incarnation());
         if up {
-            shared.hit(Hit::Server(server), None);
+            shared.hit(Fault::NodeStop, Hit::Server(server), None);
             self.let_end(server, incarnation, None);
         }
         up
@@ -297,8 +295,7 @@ impl World {
         let awake = node.pause(until);
         shared.describe(|| format!("s{server} for {ms} ms"));
         if let Some(until) = awake {
-            shared.hit(Hit::Server(server), Some(until));
-            shared.observe(Observation::StandsStill { server, until });
+            shared.hit(Fault::NodePause, Hit::Server(server), Some(until));
         }
         awake.is_some()
     }
@@ -310,7 +307,7 @@ impl World {
         let after = rng.range(1, 5_000) * MS;
         shared.describe(|| format!("s{server} for {} ms", after / MS));
         shared.after(after, Event::Relief { server });
-        shared.hit(Hit::Server(server), Some(Instant(shared.now.0 + after)));
+        shared.hit(Fault::NodeSlow, Hit::Server(server), Some(Instant(shared.now.0 + after)));
         node.is_up()
     }
 
@@ -341,7 +338,7 @@ impl World {
         let injected = fs::inject(&mut disk, fault, rng, shared.now);
         if injected {
             shared.describe(|| format!("s{server}"));
-            shared.hit(Hit::Server(server), disk.faults.until(fault));
+            shared.hit(fault, Hit::Server(server), disk.faults.until(fault));
         }
         injected
     }
@@ -358,7 +355,7 @@ impl World {
         let ms = self.fault_rng[Fault::NetRefuse as usize].magnitude(50, 5_000);
         self.refusing_until = Instant(self.shared.now.0 + ms * MS);
         self.shared.describe(|| format!("for {ms} ms"));
-        self.shared.hit(Hit::Clients, Some(self.refusing_until));
+        self.shared.hit(Fault::NetRefuse, Hit::Clients, Some(self.refusing_until));
         true
     }
 
@@ -381,7 +378,7 @@ impl World {
         // the cases. They follow the full list, so that recorded choices keep their meaning.
         let between_servers = |conn: &&ConnId| {
             let parties = self.shared.net.parties(**conn);
-            parties.is_some_and(|all| !all.iter().any(is_no_server))
+            parties.is_some_and(|all| all.iter().all(Party::is_server))
         };
         let links: Vec<ConnId> = session_kind.iter().filter(between_servers).copied().collect();
         let favoured = links.iter().cycle().take(session_kind.len());
@@ -393,7 +390,7 @@ impl World {
             self.shared.describe(|| format!("{conn} between {dialler} and {acceptor}"));
         }
         let until = inject(&mut self.shared, rng, conn);
-        self.shared.hit(ends.map_or(Hit::Clients, Hit::Conn), until);
+        self.shared.hit(fault, ends.map_or(Hit::Clients, Hit::Conn), until);
         self.shared.schedule_arrivals();
         true
     }
@@ -413,7 +410,7 @@ impl World {
             self.shared.net.break_off(self.shared.now, *conn, Break::Both);
         }
         self.shared.schedule_arrivals();
-        self.shared.hit(Hit::Clients, None);
+        self.shared.hit(Fault::ClientStorm, Hit::Clients, None);
         conns.len() > 1
     }
 
@@ -434,7 +431,7 @@ impl World {
         }
         self.shared.describe(|| format!("c{}", client.id().0));
         let until = inject(client, rng, &mut self.shared);
-        self.shared.hit(Hit::Client(id), until);
+        self.shared.hit(fault, Hit::Client(id), until);
         true
     }
 }

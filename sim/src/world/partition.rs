@@ -9,7 +9,7 @@ use crate::check::observe::Observation;
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
 use crate::network::stream::{Break, End, Party};
-use crate::record::timeline::{Hit, pairs_text};
+use crate::record::injection::{Hit, pairs_text};
 use crate::record::trace::Kind;
 use crate::world::shared::Event;
 
@@ -191,7 +191,6 @@ impl World {
             return;
         }
         let before = std::mem::replace(&mut self.fault_rng[fault as usize], rng);
-        self.shared.recorder.injections.begin(fault);
         match unaware {
             Some(leader) => self.cut_unaware(fault, leader, until),
             None => self.cut_all(fault, cut, until),
@@ -211,7 +210,7 @@ impl World {
 
     /// Like `cut_all`, without a record in the trace.
     pub(super) fn hit_and_cut(&mut self, fault: Fault, cut: Vec<Direction>, until: Instant) {
-        self.shared.hit(Hit::Pairs(cut.clone()), Some(until));
+        self.shared.hit(fault, Hit::Pairs(cut.clone()), Some(until));
         for (from, to) in cut {
             self.cut_off(fault, from, to, until);
         }

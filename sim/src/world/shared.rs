@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use zabkeeper_client::LinkId;
-use zabkeeper_core::io::Marks;
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::store::Lane;
 use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
@@ -16,15 +15,17 @@ use crate::clients::workload::KeySpace;
 use crate::engine::decisions::Decisions;
 use crate::engine::queue::Queue;
 use crate::engine::seed::Seeds;
+use crate::faults::catalog::Fault;
 use crate::faults::heal::Fate;
 use crate::faults::targets::Targets;
 use crate::machine::fs::Crash;
 use crate::network::reach::Reach;
-use crate::network::stream::{Arrival, Break, Network, Party};
+use crate::network::stream::{Arrival, Break, Network};
+use crate::record::event::RunEvent;
+use crate::record::injection::{Hit, Injection};
 use crate::record::recorder::Recorder;
 use crate::record::sometimes::Sometimes;
-use crate::record::timeline::Hit;
-use crate::record::trace::{Kind, Stamp};
+use crate::record::trace::{Kind, Stamp, entries};
 use crate::world::options::Options;
 
 /// A future event. An event that names an `incarnation` is void once that incarnation is over.
@@ -138,7 +139,14 @@ impl Shared {
         self.queue.push(at.max(self.now), event);
     }
 
-    /// Records an event in the trace.
+    /// An event of the run: all record keepers and the oracles read it.
+    pub fn record(&mut self, event: &RunEvent<'_>) {
+        self.recorder.record(self.now, event);
+        entries(event, &mut |kind, ends, payload, text| self.note(kind, ends, payload, text));
+        event.observations(&mut |what| self.observe(what));
+    }
+
+    /// Records an entry of the trace that no [`RunEvent`] makes.
     pub fn note(
         &mut self,
         kind: Kind,
@@ -162,34 +170,15 @@ impl Shared {
         }
     }
 
-    /// The fault that is injected now hits a target, until `until` if it lasts.
-    pub fn hit(&mut self, hit: Hit, until: Option<Instant>) {
-        let between_servers = !matches!(&hit, Hit::Conn(ends) if ends.iter().any(is_no_server));
-        self.recorder.injections.hit(self.now, hit, until);
-        if let Some(injection) = self.recorder.injections.list().last().filter(|_| between_servers)
-        {
-            let (servers, until) = (injection.servers(), until.unwrap_or(self.now));
-            self.observe(Observation::FaultInjected { servers: &servers, until });
-        }
-        let place = self.recorder.place(self.now);
-        let Recorder { lines, injections, .. } = &mut self.recorder;
-        if let (Some(lines), Some(injection)) = (lines, injections.list().last()) {
-            lines.injected(place, injection);
-        }
+    /// A fault hits a target, until `until` if it lasts.
+    pub fn hit(&mut self, fault: Fault, hit: Hit, until: Option<Instant>) {
+        self.record(&RunEvent::FaultHit(Injection { at: self.now, until, fault, hit }));
     }
 
     /// Passes an observation to the oracles.
     pub fn observe(&mut self, what: Observation<'_>) {
         self.recorder.observe(self.now, &what);
         self.checker.observe(self.now, self.recorder.trace.events(), what);
-    }
-
-    /// A server's step hit these marks.
-    pub fn reached(&mut self, server: ServerId, marks: Marks) {
-        let place = self.recorder.place(self.now);
-        if let Some(timeline) = &mut self.recorder.timeline {
-            timeline.reached(place, server, marks);
-        }
     }
 
     /// Counts a condition that occurred.
@@ -213,9 +202,4 @@ impl Shared {
             self.queue.push(arrival.at.max(self.now), Event::Arrival(arrival));
         }
     }
-}
-
-/// Whether the party is a client or a bad peer.
-pub fn is_no_server(party: &Party) -> bool {
-    !matches!(party, Party::Server(_))
 }

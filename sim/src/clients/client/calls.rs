@@ -12,7 +12,7 @@ use crate::check::checker::Check;
 use crate::clients::diary::Word;
 use crate::clients::workload::{CallOutcome, Op};
 use crate::engine::decisions::{Act, Due};
-use crate::record::trace::Kind;
+use crate::record::event::{ClientRunEvent, RunEvent};
 use crate::world::shared::{Event, Shared};
 
 /// A call in flight.
@@ -189,12 +189,8 @@ impl Client {
         self.next_call += 1;
         let call = CallId(self.next_call);
         let path = path_of(&request).to_owned();
-        shared.note(Kind::Call, (self.id.0.into(), call.0), &[op as u8], || {
-            format!("client {} {call} {request}", self.id.0)
-        });
-        if let Some(timeline) = &mut shared.recorder.timeline {
-            timeline.called(shared.now, self.id, call.0, request.to_string());
-        }
+        let called = ClientRunEvent::Called { call, op, request: &request };
+        shared.record(&RunEvent::Client(self.id, called));
         self.calls.insert(call, Call { op, path, probe });
         self.jot(|| Word::Asked(request.clone()));
         self.step(Input::Submit(call, request), shared);
@@ -225,18 +221,8 @@ impl Client {
             ) => CallOutcome::Over,
         };
         self.jot(|| Word::Answered(result.clone()));
-        shared.recorder.counters.call(op, outcome);
-        if let Some(timeline) = &mut shared.recorder.timeline {
-            timeline.ended(shared.now, self.id, call.0, outcome, answer_text(&result));
-        }
-        let zxid = result.as_ref().map_or(0, |done| done.zxid.0);
-        let outcome_bytes = [op as u8, outcome as u8];
-        shared.note(
-            Kind::Call,
-            (self.id.0.into(), call.0 ^ zxid.rotate_left(8)),
-            &outcome_bytes,
-            || format!("client {} {call} {result:?}", self.id.0),
-        );
+        let ended = ClientRunEvent::CallEnded { call, op, outcome, result: &result };
+        shared.record(&RunEvent::Client(self.id, ended));
         if let Ok(done) = &result {
             self.ops.learn(&path, &done.body);
         }
@@ -254,14 +240,6 @@ impl Client {
             let at = Instant(shared.now.0 + 1);
             shared.decisions.plan(at, Due::GoOn { client, incarnation, reads });
         }
-    }
-}
-
-/// The result of a call in words, without data.
-fn answer_text(result: &Result<zabkeeper_client::Done, Failure>) -> String {
-    match result {
-        Ok(done) => format!("done at {}", done.zxid),
-        Err(why) => why.to_string(),
     }
 }
 

@@ -59,11 +59,7 @@ impl Client {
                 resumed: false,
             },
         );
-        shared.recorder.counters.counts.connections += 1;
-        shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"open", || {
-            format!("client {} connected to s{server} by {conn}", self.id.0)
-        });
-        shared.observe(Observation::ConnOpened { client: self.id, conn, server });
+        shared.record(&RunEvent::Client(self.id, ClientRunEvent::Connected { conn, server }));
         self.step(Input::Dialled { link }, shared);
     }
 
@@ -119,14 +115,12 @@ impl Client {
                 }
             }
             Delivery::Closed | Delivery::Reset => {
-                shared.note(Kind::Conn, (self.id.0.into(), conn.0), b"gone", || {
-                    format!("client {} lost {conn}: {delivery:?}", self.id.0)
-                });
+                let lost = ClientRunEvent::ConnLost { conn, why: &delivery };
+                shared.record(&RunEvent::Client(self.id, lost));
                 self.conns.remove(&conn);
                 self.links.remove(&link);
                 shared.net.close(shared.now, conn, End::Dialler);
                 shared.schedule_arrivals();
-                shared.observe(Observation::ConnClosed { conn });
                 self.step(Input::Disconnected { link }, shared);
             }
         }

@@ -10,9 +10,8 @@ use super::{BitRot, Node};
 use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
 use crate::engine::seed::Rng;
-use crate::faults::catalog::Fault;
-use crate::machine::fs::{Losses, Luck};
-use crate::record::sometimes::Sometimes;
+use crate::machine::fs::Luck;
+use crate::record::event::RunEvent;
 use crate::record::trace::Kind;
 use crate::world::shared::Shared;
 
@@ -22,36 +21,14 @@ pub fn is_snapshot(name: &str) -> bool {
 }
 
 impl Node {
-    pub(super) fn count_losses(&self, losses: &Losses, shared: &mut Shared) {
-        let bytes = losses.fields().map(|(_, count)| count.to_le_bytes());
-        shared.note(Kind::Process, (self.id.0, self.incarnation), bytes.as_flattened(), || {
-            let taken = losses.fields().into_iter().filter(|(_, count)| *count > 0);
-            let taken: Vec<String> = taken.map(|(what, count)| format!("{count} {what}")).collect();
-            let summary = if taken.is_empty() { "all kept".to_owned() } else { taken.join(", ") };
-            format!("s{} after the crash, on its disk: {summary}", self.id)
-        });
-        shared.recorder.counters.losses.add(losses);
-        if losses.torn > 0 {
-            shared.saw(Sometimes::TornWrite);
-        }
-        let faults = &mut shared.recorder.counters.faults;
-        faults[Fault::DiskTorn as usize] += losses.torn;
-        faults[Fault::DiskGarbage as usize] += losses.garbled;
-        faults[Fault::DiskNames as usize] += losses.names_lost + losses.resurrected;
-    }
-
     /// Replaces the disk by an empty one. The machine must be off.
     pub fn wipe(&mut self, shared: &mut Shared) {
         assert!(!self.is_running(), "the disk of a running server is not taken away");
-        let id = self.id;
-        shared.note(Kind::Process, (id.0, self.incarnation), b"wipe", || {
-            format!("s{id} has an empty disk")
-        });
         self.disk.borrow_mut().wipe();
         self.bit_rot = BitRot::No;
         self.damaged_files.clear();
         self.promised = Epoch(0);
-        shared.observe(Observation::Wiped { server: id });
+        shared.record(&RunEvent::Wiped { server: self.id, incarnation: self.incarnation });
     }
 
     /// Damages durable content of a machine that is down. Returns whether there was any.

@@ -6,14 +6,11 @@
 use zabkeeper_core::{ConnId, Instant};
 
 use super::{BitRot, Node, Phase};
-use crate::check::observe::Observation;
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
 use crate::machine::fs::{Crash, LogEnd};
 use crate::network::stream::{End, Party, Silence};
-use crate::record::role::Role;
-use crate::record::sometimes::Sometimes;
-use crate::record::trace::Kind;
+use crate::record::event::RunEvent;
 use crate::world::options::Options;
 use crate::world::shared::Shared;
 
@@ -63,17 +60,13 @@ impl Node {
             return;
         }
         self.examine(shared);
-        let id = self.id;
-        shared.note(Kind::Process, (id.0, self.incarnation), b"crash", || match how {
-            Crash::Kill => format!("s{id} is killed"),
-            Crash::Power { .. } => format!("s{id} loses power"),
-        });
+        let planned = how;
         self.log_end = LogEnd::Unknown;
-        let mut recorded = false;
+        let (mut recorded, mut uncommitted) = (false, false);
         if let Phase::Up(process) = &self.phase {
             recorded = process.has_recorded_end();
             self.promised = process.server().status().accepted_epoch;
-            process.ends(shared);
+            uncommitted = process.leads_uncommitted();
         }
         // File handles are dropped before the disk invalidates them.
         self.phase = Phase::Down;
@@ -92,21 +85,11 @@ impl Node {
         if self.disk.borrow().failed().is_some() {
             self.disk.borrow_mut().mend();
         }
-        self.count_losses(&losses, shared);
         self.slowness = 1;
-        shared.recorder.injections.process_ended(shared.now, id);
         self.powered_off = matches!(how, Crash::Power { .. });
-        match how {
-            Crash::Kill => shared.recorder.counters.counts.kills += 1,
-            Crash::Power { .. } => shared.recorder.counters.counts.power_failures += 1,
-        }
         self.abandon_connections(shared);
-        shared.recorder.roles.record(shared.now, id, Role::Down);
-        shared.recorder.counters.shapes.down(id);
-        if shared.recorder.roles.now().all(|role| role == Role::Down) {
-            shared.saw(Sometimes::NobodyUp);
-        }
-        shared.observe(Observation::Stopped { server: id });
+        let (server, incarnation, losses) = (self.id, self.incarnation, &losses);
+        shared.record(&RunEvent::Ended { server, incarnation, planned, how, uncommitted, losses });
     }
 
     /// The kernel of a killed process resets its connections; a machine without power sends

@@ -27,14 +27,13 @@ use zabkeeper_core::{
 
 use crate::check::checker::Check;
 use crate::check::guard;
-use crate::check::observe::Observation;
 use crate::engine::seed::{Rng, Seeds};
 use crate::faults::catalog::Fault;
 use crate::faults::heal::Fate;
 use crate::machine::fs::{Crash, Disk, LogEnd, SimFs};
 use crate::network::stream::{Delivery, Party};
-use crate::record::sometimes::{self, Sometimes};
-use crate::record::trace::Kind;
+use crate::record::event::RunEvent;
+use crate::record::sometimes::Sometimes;
 use crate::world::options::Options;
 use crate::world::shared::{Event, Shared};
 pub(crate) use clock::Clock;
@@ -234,7 +233,6 @@ impl Node {
         self.incarnation += 1;
         self.powered_off = false;
         self.crash_planned = false;
-        shared.recorder.counters.counts.boots += 1;
         let mut clock = shared.seeds.stream("clock", self.id.0 << 32 | self.incarnation);
         let origin = clock.below(1 << 40);
         let drift = if shared.options.faults.has(Fault::NodeDrift) {
@@ -242,7 +240,6 @@ impl Node {
         } else {
             0
         };
-        shared.recorder.counters.faults[Fault::NodeDrift as usize] += u64::from(drift != 0);
         self.clock = Clock::new(shared.now, origin, drift, self.clock.wall_offset());
         let (id, incarnation) = (self.id, self.incarnation);
         let one_in = shared.options.config_change_one_in;
@@ -252,10 +249,13 @@ impl Node {
         } else {
             String::new()
         };
-        shared.note(Kind::Process, (id.0, incarnation), b"start", || {
-            format!("s{id} starts, incarnation {incarnation}{changed}")
+        shared.record(&RunEvent::Started {
+            server: id,
+            incarnation,
+            sessions: self.config.sessions,
+            drifts: drift != 0,
+            changed: &changed,
         });
-        shared.observe(Observation::Started { server: id, sessions: self.config.sessions });
         if self.bit_rot == BitRot::Found {
             self.wipe(shared);
         }
@@ -324,29 +324,14 @@ impl Node {
         let recovered = std::mem::take(&mut opened.recovered);
         let notes = std::mem::take(&mut opened.notes);
         let last = disk_audit::last_of(&recovered);
-        for seen in notes.iter().filter_map(sometimes::note_of_repair) {
-            shared.saw(seen);
-        }
-        let state = recovered.state.clone();
-        let payload = format!("{} {} {}", last.0, state.accepted_epoch, state.snapshot.0);
-        shared.note(Kind::Process, (id.0, incarnation), payload.as_bytes(), || {
-            let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
-            format!(
-                "s{id} recovered: log ends at {last}, promised epoch {}, history of epoch {}, \
-                 {}{}{notes}",
-                state.accepted_epoch,
-                state.current_epoch,
-                match state.snapshot {
-                    Zxid::ZERO => "no snapshot".to_owned(),
-                    zxid => format!("snapshot {zxid}"),
-                },
-                if state.damaged { ", damaged" } else { "" },
-            )
+        shared.record(&RunEvent::Recovered {
+            server: id,
+            incarnation,
+            state: &recovered.state,
+            last,
+            notes: &notes,
+            promise_lost: recovered.state.accepted_epoch < self.promised,
         });
-        if state.accepted_epoch < self.promised {
-            shared.saw(Sometimes::PromiseLost);
-        }
-        shared.observe(Observation::Recovered { server: id, state, last });
         let replayed: Vec<Zxid> = recovered.entries.iter().map(|entry| entry.zxid).collect();
         let seed = shared.seeds.stream("core", id.0 << 32 | incarnation).word();
         let config = self.config.clone();

@@ -46,15 +46,15 @@ use crate::faults::heal::Fate;
 use crate::faults::targets::Met;
 use crate::machine::fs::{Crash, Disk};
 use crate::network::stream::{Delivery, End, Party};
+use crate::record::event::RunEvent;
 use crate::record::role::Role;
-use crate::record::timeline::Hit;
 use crate::record::trace::{Kind, plain};
 use crate::world::options::PeerOptions;
 use crate::world::shared::{Event, Shared};
 use behind::Behind;
 use inbox::Delivered;
 use lengths::Lengths;
-use observe::{ObservedStatus, observed_status, summary};
+use observe::{ObservedStatus, observed_status};
 pub(super) use operator::{Operators, four_letter};
 use orders::Orders;
 use reports::Reported;
@@ -218,7 +218,7 @@ impl Process {
 
     /// Begins the process.
     pub(super) fn begin(&mut self, shared: &mut Shared) {
-        self.role_is(&self.server.status(), shared);
+        self.record_status(&self.server.status(), true, shared);
         self.ask_to_run(shared);
     }
 
@@ -531,14 +531,8 @@ impl Process {
         if self.ending {
             return;
         }
-        shared.recorder.counters.counts.steps += 1;
-        let (number, what) = summary(&input);
-        let done = self.orders.done(&input);
-        shared
-            .note(Kind::Step, (self.id.0, number), what, || format!("s{} {input}{done}", self.id));
-        if matches!(input, Input::Election(..) | Input::Peer(..) | Input::Disk(_)) {
-            shared.observe(Observation::Input { server: self.id, input: &input });
-        }
+        let completes = &self.orders.done(&input);
+        shared.record(&RunEvent::Input { server: self.id, input: &input, completes });
         // Its clock may run at half its speed, and it needs half a tick of its own time to notice.
         let tick = shared.options.server.tick();
         let deaf = self.deaf_since.is_some_and(|since| shared.now.since(since) > tick);
@@ -575,11 +569,6 @@ impl Process {
             | Input::Election(..)
             | Input::Peer(..)
             | Input::Disk(_) => {}
-        }
-        if let Input::Client(_, ClientEvent::Opened(..) | ClientEvent::Request(_)) = &input {
-            shared.recorder.counters.counts.frames += 1;
-        } else if let Input::Peer(_, PeerEvent::Message(_)) = &input {
-            shared.recorder.counters.counts.peer_messages += 1;
         }
         let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));
         let before = Lengths::of(&self.out);
@@ -636,12 +625,8 @@ impl Process {
         let rule = self.cut.take().map(|cut| self.end_at_mark(cut, shared));
         let armed = self.armed.take_if(|_| rule.is_none() && Lengths::of(&out).sum() > 1);
         if armed.is_some() {
-            shared.recorder.counters.fault(Fault::NodeCrashInStep);
-            shared.recorder.injections.late(
-                shared.now,
-                Fault::NodeCrashInStep,
-                Hit::Server(self.id),
-            );
+            let fault = Fault::NodeCrashInStep;
+            shared.record(&RunEvent::LateFault { fault, server: self.id });
         }
         let ends = rule.or(armed.map(|(rng, how)| (rng, how, Lengths::default())));
         let ends = ends.map(|(mut rng, how, before)| {

@@ -10,8 +10,9 @@ use std::path::Path;
 use zabkeeper_core::{Instant, ServerId};
 
 use crate::faults::heal;
+use crate::record::injection::Injection;
 use crate::record::output::write_file;
-use crate::record::timeline::{Conn, Entry, Injection, Lane, Message, Timeline};
+use crate::record::timeline::{Conn, Entry, Lane, Message, Timeline};
 use crate::record::trace::plain::positions_in;
 use crate::run::job::Report;
 use crate::world::Held;

@@ -13,8 +13,9 @@ use crate::check::checker::{Class, Failure};
 use crate::check::observe::ClientId;
 use crate::faults::catalog::Fault;
 use crate::faults::heal;
+use crate::record::injection::Injection;
 use crate::record::role::Role;
-use crate::record::timeline::{Entry, Injection, Lane, State, Timeline, position};
+use crate::record::timeline::{Entry, Lane, State, Timeline, position};
 use crate::record::trace::plain::{as_position, positions_in};
 use crate::run::job::Report;
 

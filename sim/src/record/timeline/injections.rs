@@ -1,83 +1,51 @@
-//! The injected faults, with their targets and durations.
+//! The injected faults of a run.
 //!
 //! Owns the record. Every run keeps it, since faults are few.
 
-use std::collections::BTreeSet;
-
 use zabkeeper_core::{Instant, ServerId};
 
-use crate::check::observe::ClientId;
 use crate::faults::catalog::Fault;
-use crate::network::stream::Party;
-
-/// An injected fault.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Injection {
-    /// When.
-    pub at: Instant,
-    /// When it ends, if it lasts.
-    pub until: Option<Instant>,
-    /// The fault.
-    pub fault: Fault,
-    /// Its target.
-    pub hit: Hit,
-}
-
-/// The target of a fault.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Hit {
-    /// A server, or its disk.
-    Server(ServerId),
-    /// A client.
-    Client(ClientId),
-    /// The connection between two parties.
-    Conn([Party; 2]),
-    /// The directions, from sender to receiver, that are cut.
-    Pairs(Vec<(ServerId, ServerId)>),
-    /// Clients in general; no server is affected.
-    Clients,
-}
+use crate::record::event::RunEvent;
+use crate::record::injection::{Hit, Injection};
 
 /// The record of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Injections {
     list: Vec<Injection>,
-    /// The fault that is injected at this moment.
-    fault: Option<Fault>,
 }
 
 impl Injections {
-    /// Following hits belong to this fault.
-    pub fn begin(&mut self, fault: Fault) {
-        self.fault = Some(fault);
-    }
-
-    /// Records a target of the current fault.
-    pub fn hit(&mut self, at: Instant, hit: Hit, until: Option<Instant>) {
-        if let Some(fault) = self.fault {
-            self.list.push(Injection { at, until, fault, hit });
-        }
-    }
-
-    /// Records a target of a fault that was drawn earlier.
-    pub fn late(&mut self, at: Instant, fault: Fault, hit: Hit) {
-        self.list.push(Injection { at, until: None, fault, hit });
-    }
-
-    /// Ends all lasting faults.
-    pub fn healed(&mut self, at: Instant) {
-        for injection in &mut self.list {
-            injection.until = injection.until.map(|until| until.min(at));
+    /// Reads an event of the run.
+    pub fn record(&mut self, at: Instant, event: &RunEvent<'_>) {
+        match *event {
+            RunEvent::FaultHit(ref injection) => self.list.push(injection.clone()),
+            RunEvent::LateFault { fault, server } => {
+                self.list.push(Injection { at, until: None, fault, hit: Hit::Server(server) });
+            }
+            RunEvent::Ended { server, .. } => self.process_ended(at, server),
+            RunEvent::Healed { .. } => self.end_all(at, |_| true),
+            RunEvent::Started { .. }
+            | RunEvent::Recovered { .. }
+            | RunEvent::RoleChanged { .. }
+            | RunEvent::Wiped { .. }
+            | RunEvent::Input { .. }
+            | RunEvent::MarksHit { .. }
+            | RunEvent::Client(..) => {}
         }
     }
 
     /// Ends faults that affect the process of a server.
-    pub fn process_ended(&mut self, at: Instant, server: ServerId) {
-        for injection in &mut self.list {
+    fn process_ended(&mut self, at: Instant, server: ServerId) {
+        self.end_all(at, |injection| {
             let of_process = matches!(injection.fault, Fault::NodePause | Fault::NodeSlow);
-            if of_process && injection.hit == Hit::Server(server) {
-                injection.until = injection.until.map(|until| until.min(at));
-            }
+            of_process && injection.hit == Hit::Server(server)
+        });
+    }
+
+    /// Ends these faults, if they last.
+    fn end_all(&mut self, at: Instant, ends: impl Fn(&Injection) -> bool) {
+        for injection in self.list.iter_mut().filter(|injection| ends(injection)) {
+            injection.until = injection.until.map(|until| until.min(at));
         }
     }
 
@@ -85,64 +53,6 @@ impl Injections {
     pub fn list(&self) -> &[Injection] {
         &self.list
     }
-}
-
-impl Injection {
-    /// The servers that are affected.
-    pub fn servers(&self) -> Vec<ServerId> {
-        let mut servers = match &self.hit {
-            Hit::Server(server) => vec![*server],
-            Hit::Conn(ends) => {
-                let server = |party: &Party| match party {
-                    Party::Server(server) => Some(*server),
-                    Party::Client(_) | Party::BadPeer => None,
-                };
-                ends.iter().filter_map(server).collect()
-            }
-            Hit::Pairs(pairs) => pairs.iter().flat_map(|(from, to)| [*from, *to]).collect(),
-            Hit::Client(_) | Hit::Clients => Vec::new(),
-        };
-        servers.sort_unstable();
-        servers.dedup();
-        servers
-    }
-
-    /// The target in words.
-    pub fn whom(&self) -> String {
-        match &self.hit {
-            Hit::Server(server) => format!("s{server}"),
-            Hit::Client(client) => format!("client {}", client.0),
-            Hit::Conn(ends) => ends.map(|end| end.to_string()).join("-"),
-            Hit::Pairs(pairs) => pairs_text(pairs),
-            Hit::Clients => "clients".to_owned(),
-        }
-    }
-}
-
-/// The cut directions in words: as two groups where possible, otherwise as pairs.
-pub fn pairs_text(pairs: &[(ServerId, ServerId)]) -> String {
-    let names = |part: &BTreeSet<ServerId>| {
-        part.iter().map(|id| format!("s{id}")).collect::<Vec<_>>().join(" ")
-    };
-    let froms: BTreeSet<ServerId> = pairs.iter().map(|(from, _)| *from).collect();
-    let tos: BTreeSet<ServerId> = pairs.iter().map(|(_, to)| *to).collect();
-    if froms.is_disjoint(&tos) && pairs.len() == froms.len() * tos.len() {
-        return format!("{} > {}", names(&froms), names(&tos));
-    }
-    // In a split every server is cut off from exactly the other group.
-    let parted =
-        |id: &&ServerId| froms.first().is_some_and(|first| pairs.contains(&(*first, **id)));
-    let (there, here): (BTreeSet<_>, BTreeSet<_>) = froms.iter().partition(parted);
-    let between = |pair: &(ServerId, ServerId)| here.contains(&pair.0) != here.contains(&pair.1);
-    if pairs.iter().all(between) && pairs.len() == 2 * here.len() * there.len() {
-        return format!("{} | {}", names(&here), names(&there));
-    }
-    let both = |pair: &(ServerId, ServerId)| pairs.contains(&(pair.1, pair.0));
-    let shown = pairs.iter().filter(|pair| !both(pair) || pair.0 < pair.1);
-    let text = |pair: &(ServerId, ServerId)| {
-        format!("s{}{}s{}", pair.0, if both(pair) { "|" } else { ">" }, pair.1)
-    };
-    shown.map(text).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -154,24 +64,13 @@ mod tests {
         let mut injections = Injections::default();
         for (fault, server) in [(Fault::NodePause, 1), (Fault::DiskSlow, 1), (Fault::NodePause, 2)]
         {
-            injections.begin(fault);
-            injections.hit(Instant(3), Hit::Server(ServerId(server)), Some(Instant(9)));
+            let (hit, until) = (Hit::Server(ServerId(server)), Some(Instant(9)));
+            let event = RunEvent::FaultHit(Injection { at: Instant(3), until, fault, hit });
+            injections.record(Instant(3), &event);
         }
         injections.process_ended(Instant(5), ServerId(1));
         let until: Vec<u64> =
             injections.list().iter().filter_map(|s| s.until).map(|t| t.0).collect();
         assert_eq!(until, [5, 9, 9]);
-    }
-
-    #[test]
-    fn partition_is_printed_as_two_groups() {
-        let shown = |pairs: &[(u64, u64)]| {
-            let pairs: Vec<_> = pairs.iter().map(|(a, b)| (ServerId(*a), ServerId(*b))).collect();
-            pairs_text(&pairs)
-        };
-        assert_eq!(shown(&[(1, 3), (1, 4), (2, 3), (2, 4)]), "s1 s2 > s3 s4");
-        assert_eq!(shown(&[(1, 2), (2, 1), (2, 3), (3, 2)]), "s1 s3 | s2");
-        let partial = [(1, 2), (2, 1), (2, 3), (3, 2), (3, 1), (1, 3)];
-        assert_eq!(shown(&partial), "s1|s2 s2|s3 s1|s3");
     }
 }

@@ -7,9 +7,11 @@ use std::fmt::Write as _;
 
 use zabkeeper_core::{Instant, ServerId, Zxid};
 
-use super::{Injection, Place, State, position};
+use super::{Place, State, position};
 use crate::check::observe::Observation;
 use crate::faults::heal;
+use crate::record::event::RunEvent;
+use crate::record::injection::Injection;
 use crate::record::output::print;
 use crate::record::role::Role;
 use crate::record::trace::{Kind, View};
@@ -64,8 +66,25 @@ impl Lines {
         self.print(place, None, &format!("{id} is broken"));
     }
 
-    /// A fault hits a target.
-    pub fn injected(&mut self, place: Place, injection: &Injection) {
+    /// Reads an event of the run; prints the faults that are injected. The rest comes as
+    /// observations.
+    pub fn record(&mut self, place: Place, event: &RunEvent<'_>) {
+        match event {
+            RunEvent::FaultHit(injection) => self.injected(place, injection),
+            RunEvent::Started { .. }
+            | RunEvent::Recovered { .. }
+            | RunEvent::RoleChanged { .. }
+            | RunEvent::Ended { .. }
+            | RunEvent::Wiped { .. }
+            | RunEvent::Input { .. }
+            | RunEvent::MarksHit { .. }
+            | RunEvent::LateFault { .. }
+            | RunEvent::Healed { .. }
+            | RunEvent::Client(..) => {}
+        }
+    }
+
+    fn injected(&mut self, place: Place, injection: &Injection) {
         let until = injection.until.map(|until| format!(" {}", heal::until(until, until)));
         let until = until.unwrap_or_default();
         self.print(place, None, &format!("{} {}{until}", injection.fault, injection.whom()));

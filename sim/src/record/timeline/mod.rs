@@ -11,16 +11,18 @@ mod lines;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use zabkeeper_client::CallId;
 use zabkeeper_core::io::{ClientCommand, Marks, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage};
 use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, ServerId, Status, Zxid};
 
-pub use injections::{Hit, Injection, Injections, pairs_text};
+pub use injections::Injections;
 pub use lines::Lines;
 
 use crate::check::observe::{ClientId, Observation};
 use crate::clients::workload::CallOutcome;
+use crate::record::event::{ClientRunEvent, RunEvent};
 use crate::record::role::Role;
 use crate::record::trace::Kind;
 
@@ -45,7 +47,7 @@ pub struct Timeline {
     pub calls: Vec<Call>,
     /// Connections of clients.
     pub conns: Vec<Conn>,
-    open_calls: BTreeMap<(ClientId, u64), usize>,
+    open_calls: BTreeMap<(ClientId, CallId), usize>,
     open_conns: BTreeMap<ConnId, usize>,
     /// The server at the other end of a link.
     links: BTreeMap<(LinkId, ServerId), ServerId>,
@@ -318,28 +320,44 @@ impl Timeline {
         }
     }
 
-    /// A server's step hit these marks.
-    pub fn reached(&mut self, place: Place, server: ServerId, marks: Marks) {
-        keep(&mut self.marks, (place, server, marks));
+    /// Reads an event of the run: marks and calls. The rest comes as entries of the trace and as
+    /// observations.
+    pub fn record(&mut self, place: Place, event: &RunEvent<'_>) {
+        match *event {
+            RunEvent::MarksHit { server, marks } => keep(&mut self.marks, (place, server, marks)),
+            RunEvent::Client(client, ref event) => self.client_event(place.at, client, event),
+            RunEvent::Started { .. }
+            | RunEvent::Recovered { .. }
+            | RunEvent::RoleChanged { .. }
+            | RunEvent::Ended { .. }
+            | RunEvent::Wiped { .. }
+            | RunEvent::Input { .. }
+            | RunEvent::FaultHit(_)
+            | RunEvent::LateFault { .. }
+            | RunEvent::Healed { .. } => {}
+        }
     }
 
-    /// A client makes a call.
-    pub fn called(&mut self, at: Instant, client: ClientId, call: u64, text: String) {
-        self.open_calls.insert((client, call), self.calls.len());
-        self.calls.push(Call { at, end: None, client, text });
-    }
-
-    /// A call completes.
-    pub fn ended(
-        &mut self,
-        at: Instant,
-        client: ClientId,
-        call: u64,
-        outcome: CallOutcome,
-        text: String,
-    ) {
-        if let Some(index) = self.open_calls.remove(&(client, call)) {
-            self.calls[index].end = Some((at, outcome, text));
+    fn client_event(&mut self, at: Instant, client: ClientId, event: &ClientRunEvent<'_>) {
+        match *event {
+            ClientRunEvent::Called { call, request, .. } => {
+                self.open_calls.insert((client, call), self.calls.len());
+                self.calls.push(Call { at, end: None, client, text: request.to_string() });
+            }
+            ClientRunEvent::CallEnded { call, outcome, result, .. } => {
+                if let Some(index) = self.open_calls.remove(&(client, call)) {
+                    // Without data.
+                    let text = match result {
+                        Ok(done) => format!("done at {}", done.zxid),
+                        Err(why) => why.to_string(),
+                    };
+                    self.calls[index].end = Some((at, outcome, text));
+                }
+            }
+            ClientRunEvent::Connected { .. }
+            | ClientRunEvent::BadClientConnected { .. }
+            | ClientRunEvent::HangsUp { .. }
+            | ClientRunEvent::ConnLost { .. } => {}
         }
     }
 

@@ -14,8 +14,9 @@ use crate::faults::catalog::Fault;
 use crate::faults::targets::Met;
 use crate::machine::fs::{self, Crash, Disk};
 use crate::machine::node::power;
+use crate::record::event::RunEvent;
+use crate::record::injection::Hit;
 use crate::record::role::Role;
-use crate::record::timeline::Hit;
 use crate::record::trace::Kind;
 use crate::world::shared::Shared;
 
@@ -31,8 +32,7 @@ impl Process {
             let status = self.server.status();
             self.overtaken = status.applied > status.snapshot;
         }
-        shared.recorder.counters.hit(marks);
-        shared.reached(self.id, marks);
+        shared.record(&RunEvent::MarksHit { server: self.id, marks });
         for met in shared.targets.hit(self.id, roles, marks) {
             let ends = matches!(met.fault, Fault::NodeKill | Fault::NodePower);
             if ends && self.cut.is_none() {
@@ -79,8 +79,7 @@ impl Process {
 
     fn note_injection(&self, met: Met, until: Option<Instant>, shared: &mut Shared) {
         shared.recorder.counters.fault(met.fault);
-        shared.recorder.injections.begin(met.fault);
-        shared.hit(Hit::Server(self.id), until);
+        shared.hit(met.fault, Hit::Server(self.id), until);
         shared.note(Kind::Fault, (met.fault as u64, self.id.0), b"mark", || {
             format!("{} of s{} at a mark", met.fault, self.id)
         });

@@ -2,16 +2,15 @@
 //!
 //! Owns these reports. Must not change what the process does.
 
-use zabkeeper_core::io::{ClientEvent, PeerEvent};
-use zabkeeper_core::store::{DiskCommand, DiskEvent};
-use zabkeeper_core::{Input, ServerId, SessionId, Status, Zxid};
+use zabkeeper_core::store::DiskCommand;
+use zabkeeper_core::{ServerId, SessionId, Status, Zxid};
 
 use super::{DIGEST_NODES, FAR_BEHIND, Lengths, Process};
 use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
+use crate::record::event::RunEvent;
 use crate::record::role::Role;
 use crate::record::sometimes::Sometimes;
-use crate::record::trace::Kind;
 use crate::world::shared::Shared;
 
 /// The parts of a status whose changes are reported. `true` is for a server that has halted: while
@@ -30,11 +29,9 @@ impl Process {
         }
     }
 
-    /// Counts the end of a leader with transactions that are not applied.
-    pub(in crate::machine::node) fn ends(&self, shared: &mut Shared) {
-        if self.observed.0 == Role::Leads && !self.unapplied.is_empty() {
-            shared.saw(Sometimes::LeaderEndsUncommitted);
-        }
+    /// Does it lead, with transactions that are not applied?
+    pub(in crate::machine::node) fn leads_uncommitted(&self) -> bool {
+        self.observed.0 == Role::Leads && !self.unapplied.is_empty()
     }
 
     /// Reports the outputs of a step, and the changes of the status, to the oracles.
@@ -48,13 +45,14 @@ impl Process {
         }
         let serves = |role| matches!(role, Role::Leads | Role::Follows);
         let begins = serves(now.0) && !serves(self.observed.0);
+        let changes = now.0 != self.observed.0;
         self.observed = now;
         shared.observe(Observation::Output { server: self.id, disk, peers, election, status });
         if begins {
             let (syncs, held) = (self.server.waiting_syncs(), self.server.held_handshakes());
             shared.observe(Observation::Serves { server: self.id, syncs, held });
         }
-        self.role_is(status, shared);
+        self.record_status(status, changes, shared);
     }
 
     pub(super) fn observe_local_sessions(&mut self, shared: &mut Shared) {
@@ -66,19 +64,12 @@ impl Process {
         }
     }
 
-    pub(super) fn role_is(&self, status: &Status, shared: &mut Shared) {
-        let role = Role::of(status);
-        shared.recorder.counters.shapes.record(self.id, status);
-        if shared.recorder.roles.record_status(shared.now, self.id, status) {
-            let lead = shared.recorder.roles.now().filter(|role| *role == Role::Leads).count();
-            if role == Role::Leads && lead > 1 {
-                shared.saw(Sometimes::TwoLeaders);
-            }
-            shared.recorder.counters.counts.leaderships += u64::from(role == Role::Leads);
-            shared.note(Kind::Process, (self.id.0, self.incarnation), &[role as u8], || {
-                let halted = status.halted.is_some();
-                format!("s{} {}", self.id, if halted { Role::HALTED } else { role.name() })
-            });
+    /// Records the status of the server; `changes`: its role is another one than before.
+    pub(super) fn record_status(&self, status: &Status, changes: bool, shared: &mut Shared) {
+        let (server, incarnation) = (self.id, self.incarnation);
+        shared.recorder.counters.shapes.record(server, status);
+        if changes {
+            shared.record(&RunEvent::RoleChanged { server, incarnation, status });
         }
     }
 
@@ -169,29 +160,4 @@ pub(super) fn observed_status(status: &Status) -> ObservedStatus {
         [*applied, *committed, *appended, *durable],
         status.halted.is_some(),
     )
-}
-
-/// An input as numbers, for the hash of the trace; bytes that have arrived are in the hash already.
-pub(super) fn summary(input: &Input) -> (u64, &'static [u8]) {
-    match input {
-        Input::Timeout => (0, b"timeout"),
-        Input::Client(conn, ClientEvent::Opened(..)) => (conn.0, b"opened"),
-        Input::Client(conn, ClientEvent::Request(_)) => (conn.0, b"request"),
-        Input::Client(conn, ClientEvent::Closed) => (conn.0, b"closed"),
-        Input::Client(conn, ClientEvent::Heartbeat) => (conn.0, b"heard"),
-        Input::Election(from, _) => (from.0, b"notification"),
-        Input::Peer(link, PeerEvent::Up { .. }) => (link.0, b"up"),
-        Input::Peer(link, PeerEvent::Unreachable { .. }) => (link.0, b"unreachable"),
-        Input::Peer(link, PeerEvent::Message(_)) => (link.0, b"message"),
-        Input::Peer(link, PeerEvent::Drained) => (link.0, b"drained"),
-        Input::Peer(link, PeerEvent::Down) => (link.0, b"down"),
-        Input::Disk(DiskEvent::Done(id)) => (id.0, b"done"),
-        Input::Disk(DiskEvent::ChunkDone { zxid, index }) => {
-            (zxid.0 ^ u64::from(*index).rotate_left(40), b"chunk")
-        }
-        Input::Disk(DiskEvent::SnapshotFailed { zxid, .. }) => (zxid.0, b"snapshot failed"),
-        Input::Disk(DiskEvent::Failed(_)) => (0, b"failed"),
-        Input::Disk(DiskEvent::LogRead { link, .. }) => (link.0, b"log read"),
-        Input::Disk(DiskEvent::SnapshotRead { link, .. }) => (link.0, b"snapshot read"),
-    }
 }
