@@ -3,5 +3,6 @@
 //! Owns bytes in flight, their latencies, and how connections break. Must not know what the bytes
 //! mean.
 
+pub mod port;
 pub mod reach;
 pub mod stream;

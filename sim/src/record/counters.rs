@@ -55,6 +55,7 @@ pub struct Counts {
     pub leaderships: u64,
     pub links: u64,
     pub links_refused: u64,
+    pub election_conns: u64,
     pub turned_away: u64,
     pub peer_messages: u64,
     pub notifications: u64,
@@ -202,12 +203,12 @@ impl Counters {
 
 impl Counts {
     /// All counters with their names.
-    pub fn fields(&self) -> [(&'static str, u64); 26] {
+    pub fn fields(&self) -> [(&'static str, u64); 27] {
         let mut copy = *self;
         copy.fields_mut().map(|(name, count)| (name, *count))
     }
 
-    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 26] {
+    fn fields_mut(&mut self) -> [(&'static str, &mut u64); 27] {
         [
             ("boots", &mut self.boots),
             ("kills", &mut self.kills),
@@ -227,6 +228,7 @@ impl Counts {
             ("leaderships", &mut self.leaderships),
             ("links", &mut self.links),
             ("links refused", &mut self.links_refused),
+            ("connections for notifications", &mut self.election_conns),
             ("handshakes turned away", &mut self.turned_away),
             ("peer messages", &mut self.peer_messages),
             ("notifications", &mut self.notifications),

@@ -33,3 +33,4 @@ pub mod sometimes;
 pub mod summary;
 pub mod timeline;
 pub mod trace;
+pub mod unreceived;

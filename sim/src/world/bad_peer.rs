@@ -12,6 +12,7 @@ use zabkeeper_core::{ConnId, ServerId};
 use super::World;
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
+use crate::network::port::Port;
 use crate::network::stream::{Delivery, End, Party};
 use crate::record::trace::Kind;
 use crate::world::shared::Event;
@@ -26,7 +27,7 @@ impl World {
         let shared = &mut self.shared;
         let conn = shared.net.allocate();
         let node = self.nodes.get_mut(&server).expect("picked among the servers");
-        if node.accept(conn, Party::BadPeer, shared) != Some(true) {
+        if node.accept(conn, Party::BadPeer, Port::Servers(Channel::Quorum), shared) != Some(true) {
             return false;
         }
         let attempt = shared.net.attempt(shared.seeds, [Party::BadPeer, Party::Server(server)]);

@@ -24,6 +24,7 @@ use crate::record::counters::Counts;
 use crate::record::recorder::Recorder;
 use crate::record::role::Role;
 use crate::record::trace::TraceSink;
+use crate::record::unreceived::Unreceived;
 use crate::replay::schedule::Schedule;
 use crate::world::options::Options;
 use crate::world::shared::{Event, Shared};
@@ -126,6 +127,7 @@ fn shared_part(
         // A large random start keeps session and connection numbers distinct from constants.
         net: Network::new(seeds.stream("net/numbers", 0).below(1 << 40)),
         reach: Reach::default(),
+        unreceived: Unreceived::default(),
         recorder: Recorder::new(sink, compare, &servers),
         checker,
         newest: Zxid::ZERO,

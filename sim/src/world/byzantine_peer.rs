@@ -27,6 +27,7 @@ use super::bad_peer::greeting;
 use crate::engine::seed::Rng;
 use crate::faults::catalog::Fault;
 use crate::machine::node::Node;
+use crate::network::port::Port;
 use crate::network::stream::{Break, End, Party};
 use crate::record::trace::Kind;
 use crate::world::shared::Event;
@@ -80,7 +81,7 @@ impl World {
         let mask = self.free_place(server, mask, &mut rng);
         let conn = self.shared.net.allocate();
         let (node, shared) = self.node(server);
-        if node.accept(conn, Party::BadPeer, shared) != Some(true) {
+        if node.accept(conn, Party::BadPeer, Port::Servers(Channel::Quorum), shared) != Some(true) {
             return false;
         }
         let peer = ByzantinePeer { server, mask, leads: false, sent: 0, words: 0, rng };

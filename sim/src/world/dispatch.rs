@@ -2,7 +2,9 @@
 //!
 //! Owns the dispatch of events, and connection attempts. Must not order events: the queue does.
 
+use zabkeeper_core::driver::PeerDial;
 use zabkeeper_core::peer::Notification;
+use zabkeeper_core::peer::greeting::Channel;
 use zabkeeper_core::{ConnId, Instant, ServerId};
 
 use super::World;
@@ -11,6 +13,7 @@ use crate::clients::client::Client;
 use crate::engine::decisions::{Act, Due, Step};
 use crate::faults::heal::Fate;
 use crate::machine::node::Node;
+use crate::network::port::Port;
 use crate::network::stream::{Arrival, Delivery, End, Party};
 use crate::record::trace::Kind;
 use crate::world::shared::{Event, Shared};
@@ -91,11 +94,9 @@ impl World {
                     state.dialled(incarnation, link, conn, server, shared);
                 }
             }
-            Event::PeerDial { from, incarnation, conn, to } => {
-                self.dial_peer(from, incarnation, conn, to)
-            }
-            Event::PeerDialled { from, incarnation, conn, to, stands } => {
-                self.peer_dialled(from, incarnation, conn, (to, stands))
+            Event::PeerDial { from, incarnation, dial } => self.dial_peer(from, incarnation, dial),
+            Event::PeerDialled { from, incarnation, dial, stands } => {
+                self.peer_dialled(from, incarnation, dial, stands)
             }
             Event::Notified { from, to, what, sent } => self.notified(from, to, (what, sent)),
             Event::ClientDeadline { client, incarnation } => {
@@ -153,17 +154,12 @@ impl World {
         Some((state, shared))
     }
 
-    /// The result of a server's attempt to open a link. Nobody uses a link whose dialler has ended.
-    fn peer_dialled(
-        &mut self,
-        from: ServerId,
-        incarnation: u64,
-        conn: ConnId,
-        (to, stands): (ServerId, bool),
-    ) {
+    /// The result of a server's attempt to connect to another one. Nobody uses a connection whose
+    /// dialler has ended.
+    fn peer_dialled(&mut self, from: ServerId, incarnation: u64, dial: PeerDial, stands: bool) {
         let (node, shared) = self.node(from);
-        if !node.dialled(incarnation, conn, to, stands, shared) && stands {
-            shared.net.abandon(shared.now, conn, End::Dialler, None);
+        if !node.dialled(incarnation, dial, stands, shared) && stands {
+            shared.net.abandon(shared.now, ConnId(dial.link.0), End::Dialler, None);
             shared.schedule_arrivals();
         }
     }
@@ -215,14 +211,10 @@ impl World {
         }
     }
 
-    /// A server's attempt to open a link reaches the other server, if it can.
-    pub(super) fn dial_peer(
-        &mut self,
-        from: ServerId,
-        incarnation: u64,
-        conn: ConnId,
-        to: ServerId,
-    ) {
+    /// A server's attempt to connect to another one reaches it, if it can.
+    pub(super) fn dial_peer(&mut self, from: ServerId, incarnation: u64, dial: PeerDial) {
+        let PeerDial { link, to, channel } = dial;
+        let conn = ConnId(link.0);
         let (node, _) = self.node(from);
         if node.incarnation() != incarnation || !node.is_up() {
             return;
@@ -230,13 +222,13 @@ impl World {
         let parties = [Party::Server(from), Party::Server(to)];
         let mut attempt = self.shared.net.attempt(self.shared.seeds, parties);
         let after = attempt.takes(self.shared.options.peers.link);
-        if self.is_usurped(from, to, conn) {
-            let answer = Event::PeerDialled { from, incarnation, conn, to, stands: true };
+        if channel == Channel::Quorum && self.is_usurped(from, to, conn) {
+            let answer = Event::PeerDialled { from, incarnation, dial, stands: true };
             return self.shared.after(after, answer);
         }
         let answered = if self.shared.reach.connects(self.shared.now, from, to) {
             let (node, shared) = self.node(to);
-            node.accept(conn, Party::Server(from), shared)
+            node.accept(conn, Party::Server(from), Port::Servers(channel), shared)
         } else {
             None
         };
@@ -247,7 +239,7 @@ impl World {
         }
         let silent = answered.is_none();
         let after = if silent { shared.options.peers.dial_timeout_ms * 1_000_000 } else { after };
-        shared.after(after, Event::PeerDialled { from, incarnation, conn, to, stands });
+        shared.after(after, Event::PeerDialled { from, incarnation, dial, stands });
     }
 
     /// A client's connection attempt. Returns the connection if it succeeds, and the time until the
@@ -267,7 +259,7 @@ impl World {
         let Some(node) = self.nodes.get_mut(&server) else {
             return (None, after);
         };
-        match node.accept(conn, Party::Client(client), shared) {
+        match node.accept(conn, Party::Client(client), Port::Clients, shared) {
             Some(true) => {
                 shared.net.open(conn, attempt, shared.options.link);
                 (Some(conn), after)

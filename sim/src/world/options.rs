@@ -154,18 +154,21 @@ pub struct PeerOptions {
     pub dial_timeout_ms: u64,
     /// Delivery of notifications.
     pub votes: VotePace,
+    /// Notifications travel on connections of the election channel, as between real servers.
+    pub election_conns: bool,
     /// Some messages of the synchronization phase stall their link for up to this, ms.
     pub words_late_ms: u64,
 }
 
-/// Delivery of election notifications: one in this many is affected; zero: none.
+/// Delivery of election notifications: one in this many is affected; zero: none. On connections of
+/// the election channel it is a write that is affected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VotePace {
-    /// It is lost.
+    /// It is lost; with its connection, if it has one.
     pub lost_one_in: u64,
-    /// It is duplicated, much later.
+    /// It is duplicated, much later; never on a connection.
     pub twice_one_in: u64,
-    /// It is delayed, behind newer ones.
+    /// It is delayed, behind newer ones; on a connection, those behind it are as well.
     pub late_one_in: u64,
 }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use zabkeeper_client::LinkId;
+use zabkeeper_core::driver::PeerDial;
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::store::Lane;
 use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
@@ -26,6 +27,7 @@ use crate::record::injection::{Hit, Injection};
 use crate::record::recorder::Recorder;
 use crate::record::sometimes::Sometimes;
 use crate::record::trace::{Kind, Stamp, entries};
+use crate::record::unreceived::Unreceived;
 use crate::world::options::Options;
 
 /// A future event. An event that names an `incarnation` is void once that incarnation is over.
@@ -66,11 +68,12 @@ pub enum Event {
         conn: Option<ConnId>,
         server: ServerId,
     },
-    /// A server's attempt to open a quorum link reaches the other server.
-    PeerDial { from: ServerId, incarnation: u64, conn: ConnId, to: ServerId },
+    /// A server's attempt to connect to another server reaches it.
+    PeerDial { from: ServerId, incarnation: u64, dial: PeerDial },
     /// The server learns the result of its attempt.
-    PeerDialled { from: ServerId, incarnation: u64, conn: ConnId, to: ServerId, stands: bool },
-    /// An election notification arrives, unless a partition is in its way.
+    PeerDialled { from: ServerId, incarnation: u64, dial: PeerDial, stands: bool },
+    /// An election notification that travels without a connection arrives, unless a partition is
+    /// in its way.
     Notified { from: ServerId, to: ServerId, what: Notification, sent: Instant },
     /// A client's timer fires.
     ClientDeadline { client: ClientId, incarnation: u64 },
@@ -109,6 +112,8 @@ pub struct Shared {
     pub net: Network,
     /// Which servers reach each other.
     pub reach: Reach,
+    /// The notifications on connections that were sent before the heal and not received.
+    pub unreceived: Unreceived,
     /// The record keepers.
     pub recorder: Recorder,
     /// The oracles and the first failure.

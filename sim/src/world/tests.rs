@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use zabkeeper_core::Zxid;
+use zabkeeper_core::driver::PeerDial;
+use zabkeeper_core::peer::greeting::Channel;
+use zabkeeper_core::{LinkId, Zxid};
 
 use super::*;
 use crate::clients::workload::Op;
@@ -67,11 +69,12 @@ fn applied(world: &World, server: ServerId) -> Zxid {
 /// How long the dialler waits for the result of a link attempt, ns, and whether the link was made.
 fn attempt(world: &mut World, from: ServerId, to: ServerId) -> (u64, bool) {
     let (incarnation, conn) = (world.nodes[&from].incarnation(), world.shared.net.allocate());
+    let dial = PeerDial { link: LinkId(conn.0), to, channel: Channel::Quorum };
     let asked = world.shared.now;
-    world.dial_peer(from, incarnation, conn, to);
+    world.dial_peer(from, incarnation, dial);
     while let Some((at, event)) = world.shared.queue.pop() {
-        if let Event::PeerDialled { conn: of, stands, .. } = event
-            && of == conn
+        if let Event::PeerDialled { dial: of, stands, .. } = event
+            && of == dial
         {
             return (at.0 - asked.0, stands);
         }

@@ -109,6 +109,19 @@ fn throttled_clients_are_refused_and_connect_later() {
     assert!(turned_away > 0, "no client was ever turned away in 60 runs");
 }
 
+#[test]
+fn notifications_travel_on_connections_in_about_half_of_the_runs() {
+    let with = (1..=20).filter(|seed| {
+        let faults = "only=net.votes,+net.reset,+node.kill-leader";
+        let report = run(&job(*seed, Profile::Default, faults, 20));
+        assert_passed(&report);
+        let drawn = report.options.peers.election_conns;
+        assert_eq!(report.outcome.counters.counts.election_conns > 0, drawn, "{seed}");
+        drawn
+    });
+    assert!((5..=15).contains(&with.count()));
+}
+
 /// O1.
 #[test]
 fn operators_get_answers() {

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use storage_fs::Opened;
-use zabkeeper_core::driver::Driver;
+use zabkeeper_core::driver::{Driver, PeerDial};
 use zabkeeper_core::store::Lane;
 use zabkeeper_core::{
     Config, ConnId, Epoch, Instant, Limits, Server, ServerId, SessionId, Status, Voters, Zxid,
@@ -31,6 +31,7 @@ use crate::engine::seed::{Rng, Seeds};
 use crate::faults::catalog::Fault;
 use crate::faults::heal::Fate;
 use crate::machine::fs::{Crash, Disk, LogEnd, SimFs};
+use crate::network::port::Port;
 use crate::network::stream::{Delivery, Party};
 use crate::record::event::RunEvent;
 use crate::record::sometimes::Sometimes;
@@ -439,10 +440,16 @@ impl Node {
     }
 
     /// Does a connection attempt of a client or another server succeed? `None`: it gets no answer.
-    pub fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) -> Option<bool> {
+    pub fn accept(
+        &mut self,
+        conn: ConnId,
+        from: Party,
+        port: Port,
+        shared: &mut Shared,
+    ) -> Option<bool> {
         match &mut self.phase {
             Phase::Up(process) if !process.is_ending() => {
-                process.accept(conn, from, shared);
+                process.accept(conn, from, port, shared);
                 Some(true)
             }
             Phase::Up(_) | Phase::Recovering(_) => Some(false),
@@ -456,14 +463,13 @@ impl Node {
     pub fn dialled(
         &mut self,
         incarnation: u64,
-        conn: ConnId,
-        peer: ServerId,
+        dial: PeerDial,
         stands: bool,
         shared: &mut Shared,
     ) -> bool {
         match &mut self.phase {
             Phase::Up(process) if incarnation == self.incarnation && !process.is_ending() => {
-                process.dialled(conn, peer, stands, shared);
+                process.dialled(dial, stands, shared);
                 true
             }
             Phase::Up(_) | Phase::Recovering(_) | Phase::Down => false,
@@ -478,7 +484,7 @@ impl Node {
         }
     }
 
-    /// A notification arrives.
+    /// A notification that travels without a connection arrives.
     pub fn notified(&mut self, notified: ReceivedNotification, shared: &mut Shared) {
         if let Phase::Up(process) = &mut self.phase {
             process.notified(notified, shared);

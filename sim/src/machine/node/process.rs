@@ -1,7 +1,8 @@
 //! A server process: the real server and driver, and a host's loop around them as in `net-tokio`.
 //!
 //! Owns the turns of the loop and their inputs. `inbox` has the queue of deliveries, `sockets` the
-//! connections, `servers` the network between servers, and `observe` the observations for oracles.
+//! connections, `servers` the network between servers, `notifications` how notifications travel,
+//! and `observe` the observations for oracles.
 //! Must not decide when the process runs.
 
 mod behind;
@@ -9,6 +10,7 @@ mod inbox;
 mod left;
 mod lengths;
 mod marks;
+mod notifications;
 mod observe;
 mod operator;
 mod orders;
@@ -23,8 +25,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::{Bytes, BytesMut};
 use zabkeeper_core::driver::{Driver, SocketId};
 use zabkeeper_core::io::{ClientCommand, ClientEvent, Mark, Outbox, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::frame;
-use zabkeeper_core::peer::greeting::Channel;
 use zabkeeper_core::peer::{FromLeader, PeerMessage};
 use zabkeeper_core::store::{DiskEvent, Lane};
 use zabkeeper_core::wire::Id;
@@ -45,21 +45,21 @@ use crate::faults::catalog::Fault;
 use crate::faults::heal::Fate;
 use crate::faults::targets::Met;
 use crate::machine::fs::{Crash, Disk};
+use crate::network::port::Port;
 use crate::network::stream::{Delivery, End, Party};
 use crate::record::event::RunEvent;
 use crate::record::role::Role;
 use crate::record::trace::{Kind, plain};
-use crate::world::options::PeerOptions;
 use crate::world::shared::{Event, Shared};
 use behind::Behind;
 use inbox::Delivered;
 use lengths::Lengths;
+pub(super) use notifications::ReceivedNotification;
 use observe::{ObservedStatus, observed_status};
 pub(super) use operator::{Operators, four_letter};
 use orders::Orders;
 use reports::Reported;
 pub(super) use reports::members;
-pub(super) use servers::ReceivedNotification;
 use sockets::Socket;
 
 /// Nodes above which digests are computed less often, because each takes longer: half as often for
@@ -315,8 +315,8 @@ impl Process {
         self.armed = Some((rng, how));
     }
 
-    pub(super) fn accept(&mut self, conn: ConnId, from: Party, shared: &mut Shared) {
-        self.inbox.push_back(Delivered::Accepted(socket_id(conn, from), from));
+    pub(super) fn accept(&mut self, conn: ConnId, from: Party, port: Port, shared: &mut Shared) {
+        self.inbox.push_back(Delivered::Accepted(socket_id(conn, from), from, port));
         self.ask_to_run(shared);
     }
 
@@ -513,8 +513,8 @@ impl Process {
 
     fn take(&mut self, now: Now, delivered: Delivered, shared: &mut Shared) {
         match delivered {
-            Delivered::Accepted(id, from) => self.accepted(now, id, from, shared),
-            Delivered::Dialled(link, stands) => self.take_dialled(now, link, stands),
+            Delivered::Accepted(id, from, port) => self.accepted(now, id, (from, port), shared),
+            Delivered::Dialled(dial, stands) => self.take_dialled(now, dial, stands),
             Delivered::Bytes(id, bytes) => self.received(now, id, &bytes, shared),
             Delivered::Gone(id) => self.gone(now, id, shared),
             Delivered::Notified(notified) => self.take_notification(notified, shared),
@@ -554,6 +554,9 @@ impl Process {
         };
         if let Input::Client(_, ClientEvent::Request(_)) = &input {
             self.note_lag(shared);
+        }
+        if let Input::Election(from, what) = &input {
+            notifications::received((*from, self.id), what, shared);
         }
         self.behind.on_input(&input);
         if let Input::Client(conn, event) = &input {

@@ -232,6 +232,7 @@ pub fn plain() -> Options {
             inputs: 8192,
             dial_timeout_ms: 1_000,
             votes: VotePace::WELL,
+            election_conns: false,
             words_late_ms: 0,
         },
         grows_from: 0,
@@ -309,7 +310,8 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("heal.stuck", stuck);
     visit("heal.alone", alone);
     visit("heal.apart", apart);
-    let PeerOptions { link, window, inputs, dial_timeout_ms, votes, words_late_ms } = peers;
+    let PeerOptions { link, window, inputs, dial_timeout_ms, votes, election_conns, words_late_ms } =
+        peers;
     visit("words_late_ms", words_late_ms);
     let names = ["peers.min_ns", "peers.mean_ns", "peers.tail_one_in", "peers.cut_one_in"];
     each_of_link(link, names, visit);
@@ -320,6 +322,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("votes.lost_one_in", lost_one_in);
     visit("votes.twice_one_in", twice_one_in);
     visit("votes.late_one_in", late_one_in);
+    visit("peers.election_conns", election_conns);
 }
 
 fn each_of_link(link: &mut LinkPace, names: [&'static str; 4], visit: Visit<'_>) {

@@ -296,6 +296,7 @@ impl PeerOptions {
             inputs: 8192,
             dial_timeout_ms: rng.magnitude(200, 5_000),
             votes: if has { votes } else { VotePace::WELL },
+            election_conns: seeds.stream("config/election", 0).chance(1, 2),
             words_late_ms: 0,
         }
     }

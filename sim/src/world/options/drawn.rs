@@ -34,7 +34,7 @@ const FIXED: &[(&str, &str)] = &[
     ("config.map_salt", "must change nothing, which a second run of the seed proves"),
     ("digest_txns", "how often oracles look must change nothing; the shrinker changes it"),
     ("disk.steady", "of schedules only: all that takes time takes the same time always"),
-    ("servers.connect_timeout", "counts for notifications, which travel without connections"),
+    ("servers.connect_timeout", "as `servers.output_bytes`"),
     ("servers.demands_secret", "no server of a run has a secret; tests of the driver have it"),
     ("servers.ensemble", "what each server has learnt, when its process begins"),
     ("servers.output_bytes", "windows keep less waiting; tests of the driver have it"),

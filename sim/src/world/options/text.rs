@@ -160,6 +160,9 @@ impl Options {
         if let Some(first) = self.first_voters() {
             writeln!(f, "grows     from {} after {:?}", first.len(), self.grows_at)?;
         }
+        if self.peers.election_conns {
+            writeln!(f, "elections by connections of their own channel")?;
+        }
         if workload.late_one_in > 0 {
             let (one_in, percent) = (workload.late_one_in, workload.late_percent);
             writeln!(f, "pings     of one client in {one_in} after {percent} % of its timeout")?;

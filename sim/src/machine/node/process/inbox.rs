@@ -5,22 +5,23 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use zabkeeper_core::driver::SocketId;
+use zabkeeper_core::ConnId;
+use zabkeeper_core::driver::{PeerDial, SocketId};
 use zabkeeper_core::store::DiskEvent;
-use zabkeeper_core::{ConnId, LinkId};
 
 use super::ReceivedNotification;
 use super::sockets::conn_of;
 use crate::engine::seed::Rng;
+use crate::network::port::Port;
 use crate::network::stream::Party;
 
 /// One delivery.
 #[derive(Debug)]
 pub(super) enum Delivered {
     /// A client or another server has connected.
-    Accepted(SocketId, Party),
+    Accepted(SocketId, Party, Port),
     /// This server's attempt to dial has ended: is the connection open?
-    Dialled(LinkId, bool),
+    Dialled(PeerDial, bool),
     Bytes(SocketId, Bytes),
     Gone(SocketId),
     Disk(DiskEvent),
@@ -38,10 +39,10 @@ enum Side {
 impl Delivered {
     fn side(&self) -> Side {
         match self {
-            Delivered::Accepted(id, _) | Delivered::Bytes(id, _) | Delivered::Gone(id) => {
+            Delivered::Accepted(id, ..) | Delivered::Bytes(id, _) | Delivered::Gone(id) => {
                 Side::Socket(*id)
             }
-            Delivered::Dialled(link, _) => Side::Socket(SocketId::Server(*link)),
+            Delivered::Dialled(dial, _) => Side::Socket(SocketId::Server(dial.link)),
             Delivered::Notified(_) => Side::Election,
             Delivered::Disk(_) => Side::Disk,
         }

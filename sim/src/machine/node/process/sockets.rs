@@ -9,6 +9,7 @@ use std::time::Duration;
 use zabkeeper_core::driver::{
     ClientNote, ClientUse, ConnCloseReason, Interest, PeerLine, PeerNote, SocketId,
 };
+use zabkeeper_core::peer::greeting::Channel;
 
 use super::*;
 use crate::check::observe::Wait;
@@ -19,6 +20,8 @@ use crate::record::sometimes::Sometimes;
 pub(super) struct Socket {
     /// Which end of the connection it is.
     pub(super) end: End,
+    /// The port that the connection was made to.
+    port: Port,
     /// Bytes that have arrived and are unread.
     pub(super) received: BytesMut,
     /// The other end has closed, or the connection is broken.
@@ -43,9 +46,15 @@ const CLIENT_PORT: u16 = 4_000;
 
 impl Process {
     /// A client or another server has connected.
-    pub(super) fn accepted(&mut self, now: Now, id: SocketId, from: Party, shared: &Shared) {
-        match (id, from) {
-            (SocketId::Client(conn), Party::Client(client)) => {
+    pub(super) fn accepted(
+        &mut self,
+        now: Now,
+        id: SocketId,
+        (from, port): (Party, Port),
+        shared: &Shared,
+    ) {
+        match (id, from, port) {
+            (SocketId::Client(conn), Party::Client(client), Port::Clients) => {
                 let address: IpAddr = client.address().parse().expect("clients have addresses");
                 let subject = client.subject().filter(|_| shared.options.server.auth.x509);
                 let more = subject.map(|id| Id { scheme: "x509".into(), id: id.to_owned() });
@@ -55,18 +64,21 @@ impl Process {
                 accepted.expect("no bound on connections is set");
                 self.operators.traffic.accepted(conn, peer, now.wall);
             }
-            (SocketId::Server(link), from) => self.accept_peer(now.mono, link, from),
-            (SocketId::Client(_), Party::Server(_) | Party::BadPeer) => {
-                unreachable!("only clients connect to a client port")
+            (SocketId::Server(link), from, Port::Servers(channel)) => {
+                self.accept_peer(now.mono, link, from, channel);
+            }
+            (SocketId::Client(_) | SocketId::Server(_), ..) => {
+                unreachable!("{from} connects to {port:?}")
             }
         }
-        self.enter(now, id, End::Acceptor);
+        self.enter(now, id, End::Acceptor, port);
     }
 
     /// Adds a socket.
-    pub(super) fn enter(&mut self, now: Now, id: SocketId, end: End) {
+    pub(super) fn enter(&mut self, now: Now, id: SocketId, end: End, port: Port) {
         let new = Socket {
             end,
+            port,
             received: BytesMut::new(),
             is_over: false,
             accepted: now.mono,
@@ -319,7 +331,8 @@ impl Process {
     /// Sends queued output, as far as there is room.
     pub(super) fn flush_socket(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
         self.blocked.remove(&id);
-        let Some(end) = self.sockets.get(&id).map(|state| state.end) else { return };
+        let Some(state) = self.sockets.get(&id) else { return };
+        let (end, notifies) = (state.end, state.notifies());
         loop {
             let bytes = self.driver.output(id);
             if bytes.is_empty() {
@@ -338,6 +351,9 @@ impl Process {
             self.driver.sent(id, bytes.len(), now.mono);
             self.operators.left(conn_of(id), bytes.len());
             self.put(conn_of(id), end, bytes, shared);
+            if notifies {
+                notifications::disturb(conn_of(id), shared);
+            }
         }
     }
 
@@ -347,6 +363,13 @@ impl Process {
             format!("s{} -> {conn} {}B", self.id, bytes.len())
         });
         shared.net.send(shared.now, conn, end, bytes);
+    }
+}
+
+impl Socket {
+    /// Does this server send notifications on it?
+    fn notifies(&self) -> bool {
+        self.port == Port::Servers(Channel::Election) && self.end == End::Dialler
     }
 }
 
