@@ -1,12 +1,14 @@
 //! A server process: the real server and driver, and a host's loop around them as in `net-tokio`.
 //!
-//! Owns the turns of the loop and their inputs. `inbox` has the queue of deliveries, `sockets` the
-//! connections, `servers` the network between servers, `notifications` how notifications travel,
-//! and `observe` the observations for oracles.
-//! Must not decide when the process runs.
+//! Owns the turns of the loop and their inputs. `turns` has the times of the turns, `inbox` the queue
+//! of deliveries, `sockets` the connections, `servers` the network between servers,
+//! `notifications` how notifications travel, and `observe` the observations for oracles. Must not
+//! decide when the process runs.
 
+mod audits;
 mod behind;
 mod inbox;
+mod known;
 mod left;
 mod lengths;
 mod marks;
@@ -18,6 +20,7 @@ mod reports;
 mod servers;
 mod sockets;
 mod traffic;
+mod turns;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -51,8 +54,10 @@ use crate::record::event::RunEvent;
 use crate::record::role::Role;
 use crate::record::trace::{Kind, plain};
 use crate::world::shared::{Event, Shared};
+use audits::Audits;
 use behind::Behind;
 use inbox::Delivered;
+use known::Known;
 use lengths::Lengths;
 pub(super) use notifications::ReceivedNotification;
 use observe::{ObservedStatus, observed_status};
@@ -60,19 +65,9 @@ pub(super) use operator::{Operators, four_letter};
 use orders::Orders;
 use reports::Reported;
 pub(super) use reports::members;
-use sockets::Socket;
+use sockets::{Socket, socket_id};
+use turns::{SPINS_MAX, Turns};
 
-/// Nodes above which digests are computed less often, because each takes longer: half as often for
-/// twice as many.
-const DIGEST_NODES: u64 = 64;
-/// Transactions above which the disk is audited less often, for the same reason.
-const DISK_AUDIT_LOG: u64 = 512;
-/// Factor on the rate of audits after a new snapshot whose tree changed while it was written.
-const OVERTAKEN: u64 = 8;
-/// Transactions above which a log is long: replaying it is most of the cost of a run.
-const LONG: u64 = 8_000;
-/// A server that is woken this many times in a row at a due deadline does not act on it.
-const SPINS_MAX: u32 = 1_000;
 /// A server that lacks this many transactions of its epoch is far behind.
 const FAR_BEHIND: u32 = 100;
 
@@ -95,9 +90,7 @@ pub(super) struct Process {
     held: BTreeSet<SocketId>,
     /// Sockets for whose output the network has no room.
     blocked: BTreeSet<SocketId>,
-    /// Clients and links that the core knows.
-    known: BTreeSet<ConnId>,
-    known_links: BTreeSet<LinkId>,
+    known: Known,
     /// Learners that it is synchronizing.
     behind: Behind,
     /// The role in the log; `None` for a standalone server.
@@ -118,22 +111,8 @@ pub(super) struct Process {
     locals: Vec<SessionId>,
     /// Since when it does not read from clients.
     deaf_since: Option<Instant>,
-    /// When the process runs next, if that is planned.
-    wake_at: Option<Instant>,
-    deadline_at: Option<Instant>,
-    /// The process does not run before this time: it computes, or is paused.
-    busy_until: Instant,
-    /// It was paused, and has not taken its deliveries since.
-    stood_still: bool,
-    spins: u32,
-    /// Transactions applied in this incarnation.
-    commits: u64,
-    /// Value of `commits` at the last digest.
-    digest_seen: u64,
-    /// Value of `commits` at the last audit of the disk.
-    audited_at: u64,
-    /// Was a snapshot completed in this turn, and were transactions applied while it was written?
-    overtaken: bool,
+    turns: Turns,
+    audits: Audits,
     /// The process crashes between the next outputs.
     armed: Option<(Rng, Crash)>,
     /// The process crashes between the outputs of the last step, because of a rule; with the number
@@ -183,8 +162,7 @@ impl Process {
             sockets: BTreeMap::new(),
             held: BTreeSet::new(),
             blocked: BTreeSet::new(),
-            known: BTreeSet::new(),
-            known_links: BTreeSet::new(),
+            known: Known::default(),
             behind: Behind::default(),
             reported: (!config.voters().alone()).then(Reported::default),
             between: BTreeMap::new(),
@@ -197,15 +175,8 @@ impl Process {
             observed: observed_status(&status),
             locals: Vec::new(),
             deaf_since: None,
-            wake_at: None,
-            deadline_at: None,
-            busy_until: Instant(0),
-            stood_still: false,
-            spins: 0,
-            commits: 0,
-            digest_seen: 0,
-            audited_at: 0,
-            overtaken: false,
+            turns: Turns::new(config.id(), incarnation),
+            audits: Audits::default(),
             armed: None,
             cut: None,
             disk_faults: Vec::new(),
@@ -255,14 +226,6 @@ impl Process {
     }
 
     pub(super) fn unrest(&self, outside: &BTreeMap<ServerId, Fate>) -> Option<String> {
-        // A server that hangs takes no output, and its links are closed only after a while, again
-        // and again.
-        let lines = self.driver.peers.lines();
-        let takes = |id: &&SocketId| {
-            let line = lines.iter().find(|line| SocketId::Server(line.link) == **id);
-            let peer = line.and_then(|line| line.peer);
-            peer.is_none_or(|peer| !outside.contains_key(&peer))
-        };
         let (status, backlog) = (self.server.status(), self.server.backlog());
         let buffered: usize = self.sockets.values().map(|socket| socket.received.len()).sum();
         let counts = [
@@ -270,7 +233,7 @@ impl Process {
             ("commands at the disk", self.lanes.load()),
             ("proposals outstanding", status.outstanding),
             ("connections not read", self.held.len()),
-            ("connections whose output does not leave", self.blocked.iter().filter(takes).count()),
+            ("connections whose output does not leave", self.blocked_outputs(outside)),
             ("bytes unread", buffered),
             ("snapshots running", usize::from(status.snapshot_running)),
         ];
@@ -285,14 +248,12 @@ impl Process {
 
     /// Pauses the process. Returns when it continues: another pause may last longer.
     pub(super) fn pause(&mut self, until: Instant) -> Instant {
-        self.stood_still = true;
-        self.busy_until = self.busy_until.max(until);
-        self.busy_until
+        self.turns.pause(until)
     }
 
     pub(super) fn heal(&mut self, shared: &mut Shared) {
         self.armed = None;
-        self.busy_until = self.busy_until.min(shared.now);
+        self.turns.end_pause(shared.now);
         self.ask_to_run(shared);
     }
 
@@ -361,7 +322,7 @@ impl Process {
         if let Some(event) = event {
             self.inbox.push_back(Delivered::Disk(event));
         }
-        if self.busy_until <= shared.now && !self.ending {
+        if self.turns.is_free(shared.now) && !self.ending {
             self.lanes.start(disk, shared);
         }
         self.ask_to_run(shared);
@@ -386,17 +347,14 @@ impl Process {
     }
 
     pub(super) fn deadline(&mut self, shared: &mut Shared) {
-        if self.deadline_at.is_some_and(|planned| planned <= shared.now) {
-            self.deadline_at = None;
+        if self.turns.fires(shared.now) {
             self.ask_to_run(shared);
         }
     }
 
     pub(super) fn ask_to_run(&mut self, shared: &mut Shared) {
-        let at = self.busy_until.max(shared.now);
-        if self.wake_at.is_none_or(|planned| at < planned) && !self.ending {
-            self.wake_at = Some(at);
-            shared.at(at, Event::Wake { server: self.id, incarnation: self.incarnation });
+        if !self.ending {
+            self.turns.ask(shared);
         }
     }
 
@@ -408,17 +366,10 @@ impl Process {
         disk: &RefCell<Disk>,
         shared: &mut Shared,
     ) -> bool {
-        if self.ending || self.wake_at.is_none_or(|planned| shared.now < planned) {
+        if self.ending || !self.turns.begin(shared) {
             return false;
         }
-        if shared.now < self.busy_until {
-            // The process was paused after this turn was planned.
-            self.wake_at = None;
-            self.ask_to_run(shared);
-            return false;
-        }
-        self.wake_at = None;
-        if std::mem::take(&mut self.stood_still) && self.odd.chance(1, 2) {
+        if self.turns.stood_still() && self.odd.chance(1, 2) {
             inbox::disorder(&mut self.inbox, &mut self.odd);
         }
         let steps_before = shared.recorder.counters.counts.steps;
@@ -447,21 +398,9 @@ impl Process {
         self.dispatch(now, disk, shared);
         self.observe_longest_wait(clock, shared);
         let steps = shared.recorder.counters.counts.steps - steps_before;
-        self.busy_until = Instant(shared.now.0 + steps * shared.options.server.step_ns * slowness);
+        self.turns.end(steps * shared.options.server.step_ns * slowness, shared.now);
         self.plan(clock, shared);
-        let parts = if std::mem::take(&mut self.overtaken) { OVERTAKEN } else { 1 };
-        self.audit_is_due(shared.options.disk_audit_txns / parts) && !self.ending
-    }
-
-    /// Is the disk to be audited? An audit is due after `least` transactions at the earliest.
-    fn audit_is_due(&mut self, least: u64) -> bool {
-        let seen = self.audited_at;
-        let more = if seen < LONG { seen.saturating_mul(least) / DISK_AUDIT_LOG } else { seen };
-        let due = self.commits - seen >= least.max(more);
-        if due {
-            self.audited_at = self.commits;
-        }
-        due
+        self.audits.is_due(shared.options.disk_audit_txns) && !self.ending
     }
 
     /// Plans the next turn.
@@ -477,8 +416,7 @@ impl Process {
         };
         let at = self.late(clock.when(deadline), shared);
         if at <= shared.now {
-            self.spins += 1;
-            let holds = if self.spins < SPINS_MAX {
+            let holds = if self.turns.spin() {
                 Ok(())
             } else {
                 Err(format!(
@@ -493,19 +431,18 @@ impl Process {
             self.ask_to_run(shared);
             return;
         }
-        self.spins = 0;
-        if self.deadline_at.is_none_or(|planned| at < planned) {
-            self.deadline_at = Some(at);
-            shared.at(at, Event::Deadline { server: self.id, incarnation: self.incarnation });
-        }
+        self.turns.plan(at, shared);
     }
 
     /// Delays some deadlines, if the run has that fault. A deadline that was planned before is not
     /// delayed again.
     fn late(&mut self, at: Instant, shared: &Shared) -> Instant {
         let slack = shared.options.server.timer_slack_us * 1_000;
-        let planned = self.deadline_at.is_some_and(|planned| at <= planned);
-        if slack == 0 || planned || at <= shared.now || !self.odd.chance(1, FIRES_ONE_IN) {
+        if slack == 0
+            || self.turns.covers(at)
+            || at <= shared.now
+            || !self.odd.chance(1, FIRES_ONE_IN)
+        {
             return at;
         }
         Instant(at.0 + self.odd.below(slack))
@@ -562,17 +499,7 @@ impl Process {
         if let Input::Client(conn, event) = &input {
             self.operators.traffic.stepped(*conn, event, now.mono);
         }
-        match &input {
-            Input::Client(conn, ClientEvent::Opened(..)) => drop(self.known.insert(*conn)),
-            Input::Client(conn, ClientEvent::Closed) => drop(self.known.remove(conn)),
-            Input::Peer(link, PeerEvent::Up { .. }) => drop(self.known_links.insert(*link)),
-            Input::Peer(link, PeerEvent::Down) => drop(self.known_links.remove(link)),
-            Input::Client(_, ClientEvent::Request(_) | ClientEvent::Heartbeat)
-            | Input::Timeout
-            | Input::Election(..)
-            | Input::Peer(..)
-            | Input::Disk(_) => {}
-        }
+        self.known.stepped(&input);
         let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));
         let before = Lengths::of(&self.out);
         let stepped = guard::catch(|| self.server.step(now, input, &mut self.out));
@@ -652,13 +579,5 @@ impl Process {
             shared.at(at, Event::Crash { server: self.id, incarnation: self.incarnation, how });
         }
         self.out = out;
-    }
-}
-
-/// The socket of a connection: clients and servers connect to different ports.
-fn socket_id(conn: ConnId, other: Party) -> SocketId {
-    match other {
-        Party::Client(_) => SocketId::Client(conn),
-        Party::Server(_) | Party::BadPeer => SocketId::Server(LinkId(conn.0)),
     }
 }

@@ -30,7 +30,7 @@ impl Process {
         }
         if marks.contains(Mark::SnapshotDone) {
             let status = self.server.status();
-            self.overtaken = status.applied > status.snapshot;
+            self.audits.snapshot_done(status.applied > status.snapshot);
         }
         shared.record(&RunEvent::MarksHit { server: self.id, marks });
         for met in shared.targets.hit(self.id, roles, marks) {

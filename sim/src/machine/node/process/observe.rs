@@ -5,7 +5,7 @@
 use zabkeeper_core::store::DiskCommand;
 use zabkeeper_core::{ServerId, SessionId, Status, Zxid};
 
-use super::{DIGEST_NODES, FAR_BEHIND, Lengths, Process};
+use super::{FAR_BEHIND, Lengths, Process};
 use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
 use crate::record::event::RunEvent;
@@ -85,7 +85,8 @@ impl Process {
     ) {
         let waiting = usize::try_from(self.driver.clients.unanswered()).unwrap_or(usize::MAX);
         let held = status.watches + status.sessions + self.sockets.len();
-        let logged = usize::try_from(self.commits).unwrap_or(usize::MAX) + status.outstanding;
+        let logged =
+            usize::try_from(self.audits.commits()).unwrap_or(usize::MAX) + status.outstanding;
         let bound = 1_000 + 4 * held + 4 * waiting + 4 * logged + read;
         let holds = if grown <= bound { Ok(()) } else { Err(format!("{grown} outputs > {bound}")) };
         shared.check(Check::BOUNDED, holds);
@@ -130,15 +131,14 @@ impl Process {
             let next = self.unapplied.pop_front().filter(|_| logged);
             let zxid = next.unwrap_or(status.applied);
             self.applied = zxid;
-            self.commits += 1;
+            self.audits.applied();
             shared.newest = shared.newest.max(zxid);
             shared.recorder.counters.counts.commits += 1;
             let least = shared.options.digest_txns;
-            let more = least.saturating_mul(status.nodes as u64) / DIGEST_NODES;
-            let due = self.commits - self.digest_seen >= least.max(more) || !logged;
+            let due = self.audits.is_digest_due(least, status.nodes) || !logged;
             let digest = (zxid == status.applied && due).then(|| self.server.digest());
             if digest.is_some() {
-                self.digest_seen = self.commits;
+                self.audits.digest();
                 shared.recorder.counters.counts.digests += 1;
             }
             let (server, holder) = (self.id, Holder(Some(&self.server)));

@@ -327,7 +327,7 @@ impl Process {
         shared.observe(Observation::Reported {
             server: self.id,
             report: &report,
-            open: &self.known,
+            open: &self.known.clients,
         });
         let strays = server.backlog().strays;
         let none = (strays == 0).then_some(()).ok_or_else(|| {

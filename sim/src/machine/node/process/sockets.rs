@@ -227,6 +227,18 @@ impl Process {
         }
     }
 
+    /// Number of connections whose output does not leave. A server that hangs takes none, and its
+    /// links are closed only after a while, again and again.
+    pub(super) fn blocked_outputs(&self, outside: &BTreeMap<ServerId, Fate>) -> usize {
+        let lines = self.driver.peers.lines();
+        let takes = |id: &&SocketId| {
+            let line = lines.iter().find(|line| SocketId::Server(line.link) == **id);
+            let peer = line.and_then(|line| line.peer);
+            peer.is_none_or(|peer| !outside.contains_key(&peer))
+        };
+        self.blocked.iter().filter(takes).count()
+    }
+
     /// Connections of clients that the driver has not closed and the core does not close in this
     /// turn.
     pub(super) fn open_conns(&self) -> Vec<ConnId> {
@@ -288,7 +300,7 @@ impl Process {
             return;
         }
         let is_open = |link: &&LinkId| self.sockets.contains_key(&SocketId::Server(**link));
-        let ended = self.known_links.iter().find(|link| !is_open(link));
+        let ended = self.known.links.iter().find(|link| !is_open(link));
         let evidence =
             ended.map(|link| format!("s{} does not know that {link} has ended", self.id));
         shared.check(Check::CLIENTS, evidence.map_or(Ok(()), Err));
@@ -306,7 +318,7 @@ impl Process {
             all += u64::from(unanswered);
             let is_late = now.mono.since(state.accepted) > limits.sessionless_timeout
                 && self.driver.clients.interest(*conn) == Interest::Read
-                && !self.known.contains(conn)
+                && !self.known.clients.contains(conn)
                 && self.driver.clients.waiting_since(*conn).is_none();
             let keeps = unanswered <= self.requests_max
                 && (output_bytes <= output_max || self.operators.has_asked(*conn))
@@ -380,6 +392,14 @@ fn room_of(id: SocketId, end: End, shared: &Shared) -> usize {
         SocketId::Server(_) => shared.options.peers.window,
     };
     bound.saturating_sub(shared.net.under_way(conn_of(id), end.other()))
+}
+
+/// The socket of a connection: clients and servers connect to different ports.
+pub(super) fn socket_id(conn: ConnId, other: Party) -> SocketId {
+    match other {
+        Party::Client(_) => SocketId::Client(conn),
+        Party::Server(_) | Party::BadPeer => SocketId::Server(LinkId(conn.0)),
+    }
 }
 
 /// The connection's number in the network.
