@@ -58,6 +58,7 @@ pub enum Fault {
     DiskBitRot,
     NodeStop,
     DiskSnapshotsFull,
+    ClientSlow,
 }
 
 /// How a fault is triggered.
@@ -89,7 +90,7 @@ impl Fault {
     ];
 
     /// All faults, in order.
-    pub const ALL: [Fault; 47] = [
+    pub const ALL: [Fault; 48] = [
         Fault::NodeKill,
         Fault::NodePower,
         Fault::NodeKillLeader,
@@ -137,6 +138,7 @@ impl Fault {
         Fault::DiskBitRot,
         Fault::NodeStop,
         Fault::DiskSnapshotsFull,
+        Fault::ClientSlow,
     ];
 
     /// The name that the command line and reports use.
@@ -308,6 +310,11 @@ impl Fault {
                 "disk.snapshots-full",
                 Every(25_000),
                 "for a while there is no room for snapshots, or no descriptor",
+            ),
+            Fault::ClientSlow => (
+                "client.slow",
+                Every(12_000),
+                "a client asks on and reads in small parts, with pauses, for a while",
             ),
         }
     }

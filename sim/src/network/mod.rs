@@ -5,4 +5,5 @@
 
 pub mod port;
 pub mod reach;
+pub mod slow;
 pub mod stream;

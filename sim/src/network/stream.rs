@@ -15,6 +15,7 @@ use zabkeeper_core::{ConnId, Instant, ServerId};
 
 use crate::check::observe::ClientId;
 use crate::engine::seed::{Rng, Seeds};
+use crate::network::slow::SlowReader;
 
 /// One of the two ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -164,6 +165,8 @@ struct Way {
     dead: bool,
     /// The receiver has seen the end of the connection, or has closed it.
     over: bool,
+    /// The receiver reads slowly.
+    slow: Option<SlowReader>,
 }
 
 #[derive(Debug)]
@@ -295,6 +298,7 @@ impl Network {
             state.ways[to as usize].dead = true;
             // Stalled bytes have either arrived or are lost.
             state.ways[to as usize].stalled_until = Instant(0);
+            state.ways[to as usize].slow = None;
             let at = match how {
                 Break::Both => Instant(now.0 + 1),
                 Break::HalfOpen { first, .. } if first == to => Instant(now.0 + 1),
@@ -321,7 +325,20 @@ impl Network {
         }
     }
 
-    /// What arrives at an end now.
+    /// The end reads slowly from now on.
+    pub fn read_slowly(&mut self, conn: ConnId, to: End, slow: SlowReader) {
+        if let Some(state) = self.conns.get_mut(&conn) {
+            state.ways[to as usize].slow = Some(slow);
+        }
+    }
+
+    /// Bytes that the kernel of an end takes before the end reads, if the end reads slowly.
+    pub fn slow_room(&self, now: Instant, conn: ConnId, to: End) -> Option<usize> {
+        let slow = self.conns.get(&conn)?.ways[to as usize].slow;
+        slow.filter(|slow| now < slow.until).map(|slow| slow.part)
+    }
+
+    /// What arrives at an end now; the caller then schedules arrivals.
     pub fn arrive(&mut self, now: Instant, conn: ConnId, to: End) -> Delivery {
         let Some(state) = self.conns.get_mut(&conn) else {
             return Delivery::Nothing;
@@ -337,7 +354,18 @@ impl Network {
         if now < way.stalled_until {
             return Delivery::Later(way.stalled_until);
         }
-        let segment = way.segments.pop_front().expect("looked at above");
+        let mut segment = way.segments.pop_front().expect("looked at above");
+        if let Some(slow) = way.slow.filter(|slow| now < slow.until)
+            && let Delivery::Bytes(bytes) = &mut segment.what
+        {
+            way.stalled_until = way.stalled_until.max(Instant(now.0 + slow.pause));
+            if bytes.len() > slow.part {
+                let rest =
+                    Segment { at: segment.at, what: Delivery::Bytes(bytes.split_off(slow.part)) };
+                way.segments.push_front(rest);
+                self.arrivals.push(Arrival { at: way.stalled_until, conn, to });
+            }
+        }
         match &segment.what {
             Delivery::Bytes(bytes) => way.bytes -= bytes.len(),
             Delivery::Closed | Delivery::Reset => {
@@ -389,6 +417,7 @@ impl Network {
             for to in [End::Dialler, End::Acceptor] {
                 let way = &mut state.ways[to as usize];
                 way.stalled_until = Instant(0);
+                way.slow = None;
                 if way.dead && !way.over {
                     for segment in &mut way.segments {
                         segment.at = segment.at.min(now);

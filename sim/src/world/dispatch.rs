@@ -181,6 +181,7 @@ impl World {
             return shared.at(until, Event::Arrival(arrival));
         }
         let delivery = shared.net.arrive(shared.now, conn, to);
+        shared.schedule_arrivals();
         if let Delivery::Later(at) = delivery {
             return shared.at(at, Event::Arrival(arrival));
         }

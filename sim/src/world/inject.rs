@@ -15,6 +15,7 @@ use crate::faults::catalog::Fault;
 use crate::faults::targets::Met;
 use crate::machine::fs::{self, Crash};
 use crate::machine::node::Node;
+use crate::network::slow::SlowReader;
 use crate::network::stream::{Break, End, Party};
 use crate::record::event::RunEvent;
 use crate::record::injection::Hit;
@@ -168,6 +169,7 @@ impl World {
             Fault::ClientDuplicate => self.take_over(server),
             Fault::ClientStorm => self.scatter_clients(),
             Fault::ClientDeaf => self.inject_into_client(fault, stop_reading),
+            Fault::ClientSlow => self.inject_into_client(fault, read_slowly),
             // Properties are drawn once per run and have no time.
             Fault::NodeDrift
             | Fault::ClientDrift
@@ -487,6 +489,15 @@ fn stop_reading(client: &mut Client, rng: &mut Rng, shared: &mut Shared) -> Opti
         shared.net.stall(conn, End::Dialler, until);
     }
     Some(until)
+}
+
+/// The pauses are mostly shorter than a session timeout, which the whole period often exceeds.
+fn read_slowly(client: &mut Client, rng: &mut Rng, shared: &mut Shared) -> Option<Instant> {
+    let slow = SlowReader::draw(shared.now, rng);
+    for conn in client.conns() {
+        shared.net.read_slowly(conn, End::Dialler, slow);
+    }
+    Some(slow.until)
 }
 
 fn stall(shared: &mut Shared, rng: &mut Rng, conn: ConnId) -> Option<Instant> {

@@ -7,6 +7,7 @@
 
 mod audits;
 mod behind;
+mod heartbeats;
 mod inbox;
 mod known;
 mod left;
@@ -56,6 +57,7 @@ use crate::record::trace::{Kind, plain};
 use crate::world::shared::{Event, Shared};
 use audits::Audits;
 use behind::Behind;
+use heartbeats::Heartbeats;
 use inbox::Delivered;
 use known::Known;
 use lengths::Lengths;
@@ -113,6 +115,7 @@ pub(super) struct Process {
     deaf_since: Option<Instant>,
     turns: Turns,
     audits: Audits,
+    heartbeats: Heartbeats,
     /// The process crashes between the next outputs.
     armed: Option<(Rng, Crash)>,
     /// The process crashes between the outputs of the last step, because of a rule; with the number
@@ -177,6 +180,7 @@ impl Process {
             deaf_since: None,
             turns: Turns::new(config.id(), incarnation),
             audits: Audits::default(),
+            heartbeats: Heartbeats::default(),
             armed: None,
             cut: None,
             disk_faults: Vec::new(),
@@ -498,6 +502,7 @@ impl Process {
         self.behind.on_input(&input);
         if let Input::Client(conn, event) = &input {
             self.operators.traffic.stepped(*conn, event, now.mono);
+            self.heartbeats.stepped(*conn, event, now.mono);
         }
         self.known.stepped(&input);
         let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));

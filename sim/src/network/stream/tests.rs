@@ -191,3 +191,31 @@ fn other_connections_do_not_shift_latencies() {
     assert_eq!(alone, arrivals(4));
     assert!(alone[0] != alone[1] && alone[1] != alone[2], "each connection has streams of its own");
 }
+
+#[test]
+fn slow_reader_receives_parts_with_pauses_until_a_break_or_the_heal() {
+    let slow = SlowReader { until: Instant(1_000_000), part: 2, pause: 10_000 };
+    for seed in 0..50 {
+        let mut rig = rig(seed);
+        assert_eq!(rig.net.slow_room(Instant(0), CONN, End::Dialler), None);
+        rig.net.read_slowly(CONN, End::Dialler, slow);
+        assert_eq!(rig.net.slow_room(Instant(0), CONN, End::Dialler), Some(2));
+        assert_eq!(rig.net.slow_room(slow.until, CONN, End::Dialler), None);
+        rig.send(0, End::Acceptor, "alphabetagamma");
+        rig.send(0, End::Dialler, "unhindered");
+        let (some, _) = rig.received(End::Dialler, 45_000);
+        assert!((1..=10).contains(&some.len()), "{some}");
+        let (_, end) = if seed % 2 == 0 {
+            rig.net.heal(Instant(45_000), PACE);
+            let (rest, end) = rig.received(End::Dialler, u64::MAX);
+            assert_eq!(some + &rest, "alphabetagamma");
+            assert_eq!(rig.received(End::Acceptor, u64::MAX).0, "unhindered");
+            (rest, end)
+        } else {
+            rig.net.break_off(Instant(45_000), CONN, Break::Both);
+            rig.received(End::Dialler, 45_001)
+        };
+        assert_eq!(end, (seed % 2 == 1).then_some(Delivery::Reset));
+        assert_eq!(rig.net.slow_room(Instant(0), CONN, End::Dialler), None);
+    }
+}

@@ -66,6 +66,9 @@ impl Options {
             workload.draw_contention(wide, seeds);
             rare::draw(seeds, servers, &mut server, &mut workload, &mut peers);
         }
+        if wide && faults.has(Fault::ClientSlow) {
+            rare::draw_small_output(seeds, &mut server);
+        }
         workload.mix.select(&pinned.ops);
         let rest = draw_rest(profile, seeds);
         let gone_one_in = if rest.is_zero() || !faults.has(Fault::ClientDeath) { 0 } else { 2 };

@@ -107,6 +107,14 @@ fn draw_clients(seeds: Seeds, server: &mut ServerOptions) {
     }
 }
 
+/// A bound on output that the answers to one slow client exceed.
+pub(super) fn draw_small_output(seeds: Seeds, server: &mut ServerOptions) {
+    let rng = &mut seeds.stream("config/slow", 0);
+    if rng.chance(1, 4) {
+        server.clients.output_bytes = usize::try_from(rng.magnitude(64, 2 << 10)).expect("small");
+    }
+}
+
 /// Limits below the length of some requests: of the server's frames, or of the client library's
 /// requests.
 fn draw_frames(seeds: Seeds, server: &mut ServerOptions, workload: &mut WorkloadOptions) {

@@ -280,6 +280,7 @@ impl Process {
         self.take_notes(now, shared);
         shared.schedule_arrivals();
         self.check_clients(now, shared);
+        self.check_heartbeats(shared);
         self.check_links(shared);
         self.check_reports(now, &status, shared);
     }
@@ -340,6 +341,16 @@ impl Process {
         shared.check(Check::CLIENTS, broken.map_or(Ok(()), Err));
     }
 
+    /// E6: a client that takes output while it is not read counts as heard.
+    fn check_heartbeats(&mut self, shared: &mut Shared) {
+        let clients = &self.driver.clients;
+        let is_read = |conn| clients.interest(conn) != Interest::Wait;
+        let missing = self.heartbeats.end_turn(is_read);
+        let evidence =
+            missing.map(|conn| format!("s{}: {conn} takes output and is not heard", self.id));
+        shared.check(Check::CLIENTS, evidence.map_or(Ok(()), Err));
+    }
+
     /// Sends queued output, as far as there is room.
     pub(super) fn flush_socket(&mut self, now: Now, id: SocketId, shared: &mut Shared) {
         self.blocked.remove(&id);
@@ -360,12 +371,28 @@ impl Process {
                 self.blocked.insert(id);
                 return;
             }
+            self.note_taken(id, now.mono, shared);
             self.driver.sent(id, bytes.len(), now.mono);
             self.operators.left(conn_of(id), bytes.len());
             self.put(conn_of(id), end, bytes, shared);
             if notifies {
                 notifications::disturb(conn_of(id), shared);
             }
+        }
+    }
+
+    /// E6: notes that a client takes output, if that is to count as a heartbeat. Where the requests
+    /// of all clients have a bound, a connection may wait for its turn without being paused.
+    fn note_taken(&mut self, id: SocketId, now: Instant, shared: &Shared) {
+        let Some(conn) = client_of(id).filter(|conn| self.heartbeats.is_due(*conn, now)) else {
+            return;
+        };
+        let clients = &self.driver.clients;
+        let is_paused = clients.interest(conn) == Interest::Wait
+            && clients.session(conn).is_some()
+            && shared.options.server.clients.throttle_max_requests == 0;
+        if is_paused {
+            self.heartbeats.took(conn);
         }
     }
 
@@ -391,7 +418,9 @@ fn room_of(id: SocketId, end: End, shared: &Shared) -> usize {
         SocketId::Client(_) => shared.options.server.outbound_bytes,
         SocketId::Server(_) => shared.options.peers.window,
     };
-    bound.saturating_sub(shared.net.under_way(conn_of(id), end.other()))
+    let (conn, other) = (conn_of(id), end.other());
+    let bound = bound.min(shared.net.slow_room(shared.now, conn, other).unwrap_or(bound));
+    bound.saturating_sub(shared.net.under_way(conn, other))
 }
 
 /// The socket of a connection: clients and servers connect to different ports.
