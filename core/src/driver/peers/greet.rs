@@ -165,7 +165,11 @@ impl Peers {
             peer.failure = None;
         } else {
             peer.is_there();
+            if proven || self.local.secrets.is_empty() {
+                self.abandon_dial(id);
+            }
         }
+        let peer = self.peers.entry(id).or_default();
         match channel {
             Channel::Quorum => {
                 for other in before.into_iter().filter(|_| !dialled) {
@@ -181,6 +185,19 @@ impl Peers {
                 self.send_newest(id, now);
             }
             Channel::Election => self.listen(id, link, proven, now),
+        }
+    }
+
+    /// Abandons an attempt to reach the election port of a server that has connected meanwhile: the
+    /// attempt may have begun when its machine was off, and would end with `connect_timeout` only.
+    /// The next attempt is made at once; the host closes the abandoned one if it succeeds.
+    fn abandon_dial(&mut self, id: ServerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let is_dialling = |link: &LinkId| {
+            self.conns.get(link).is_some_and(|conn| matches!(conn.phase, Phase::Dialling))
+        };
+        if let Some(link) = peer.sender.take_if(|link| is_dialling(&*link)) {
+            self.conns.remove(&link);
         }
     }
 

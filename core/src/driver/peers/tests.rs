@@ -75,6 +75,27 @@ fn pause_before_a_dial_grows_until_the_server_connects() {
 }
 
 #[test]
+fn server_that_connects_is_dialled_at_once_although_an_attempt_is_unanswered() {
+    let mut net = Net::new(&options(None));
+    net.silent.insert(TWO);
+    net.notify(ONE, TWO, 1);
+    net.run();
+    let [attempt] = net.unanswered[..] else { panic!("one attempt: {:?}", net.unanswered) };
+    net.silent.clear();
+    net.notify(TWO, ONE, 5);
+    assert_eq!(net.take(ONE), [Input::Election(TWO, notification(5))]);
+    assert_eq!(net.take(TWO), [Input::Election(ONE, notification(1))]);
+    let now = net.now;
+    net.end(ONE).unreachable(attempt, "timed out".to_owned(), now);
+    assert!(net.end(ONE).failure(TWO).is_none(), "a later attempt has succeeded");
+    net.end(ONE).connected(attempt, Nonce::default(), now);
+    assert_eq!(net.end(ONE).interest(attempt), Interest::Close);
+    net.run();
+    net.notify(ONE, TWO, 2);
+    assert_eq!(net.take(TWO), [Input::Election(ONE, notification(2))]);
+}
+
+#[test]
 fn only_the_newest_notification_waits_for_a_connection() {
     let mut net = Net::new(&options(None));
     net.absent.insert(TWO);

@@ -24,6 +24,10 @@ pub(super) struct Net {
     pub(super) received: BTreeMap<LinkId, Vec<u8>>,
     /// Dialled servers that do not exist.
     pub(super) absent: BTreeSet<ServerId>,
+    /// Servers that do not answer attempts to dial them, as when their machines are off.
+    pub(super) silent: BTreeSet<ServerId>,
+    /// Attempts to dial such servers.
+    pub(super) unanswered: Vec<LinkId>,
     /// Sockets that take nothing.
     pub(super) stuck: BTreeSet<LinkId>,
     pub(super) notes: Vec<PeerNote>,
@@ -59,6 +63,8 @@ impl Net {
             pipes: BTreeMap::new(),
             received: BTreeMap::new(),
             absent: BTreeSet::new(),
+            silent: BTreeSet::new(),
+            unanswered: Vec::new(),
             stuck: BTreeSet::new(),
             notes: Vec::new(),
             inputs: BTreeMap::new(),
@@ -123,6 +129,10 @@ impl Net {
             };
             if self.absent.contains(&to) {
                 self.end(id).unreachable(link, "nobody is there".to_owned(), now);
+                continue;
+            }
+            if self.silent.contains(&to) {
+                self.unanswered.push(link);
                 continue;
             }
             let there = self.link();
