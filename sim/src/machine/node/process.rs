@@ -34,7 +34,7 @@ use zabkeeper_core::store::{DiskEvent, Lane};
 use zabkeeper_core::wire::Id;
 use zabkeeper_core::{
     Config, ConnId, Halted, Input, Instant, LinkId, Now, Pressure, Server, ServerId, SessionId,
-    Zxid,
+    Status, Zxid,
 };
 
 use super::clock::Clock;
@@ -112,7 +112,7 @@ pub(super) struct Process {
     /// The local sessions that were last reported to the oracles.
     locals: Vec<SessionId>,
     /// Since when it does not read from clients.
-    deaf_since: Option<Instant>,
+    reads_paused_since: Option<Instant>,
     turns: Turns,
     audits: Audits,
     heartbeats: Heartbeats,
@@ -177,7 +177,7 @@ impl Process {
             applied: status.applied,
             observed: observed_status(&status),
             locals: Vec::new(),
-            deaf_since: None,
+            reads_paused_since: None,
             turns: Turns::new(config.id(), incarnation),
             audits: Audits::default(),
             heartbeats: Heartbeats::default(),
@@ -472,19 +472,7 @@ impl Process {
         if self.ending {
             return;
         }
-        let completes = &self.orders.done(&input);
-        shared.record(&RunEvent::Input { server: self.id, input: &input, completes });
-        // Its clock may run at half its speed, and it needs half a tick of its own time to notice.
-        let tick = shared.options.server.tick();
-        let deaf = self.deaf_since.is_some_and(|since| shared.now.since(since) > tick);
-        if deaf
-            && matches!(
-                input,
-                Input::Peer(_, PeerEvent::Message(PeerMessage::Leader(FromLeader::Ping { .. })))
-            )
-        {
-            shared.observe(Observation::Unread { server: self.id, open: &self.open_conns() });
-        }
+        self.observe_input(now, &input, shared);
         let read = match &input {
             Input::Disk(DiskEvent::LogRead { found: Ok(entries), .. }) => entries.len(),
             Input::Disk(_)
@@ -493,18 +481,6 @@ impl Process {
             | Input::Election(..)
             | Input::Timeout => 0,
         };
-        if let Input::Client(_, ClientEvent::Request(_)) = &input {
-            self.note_lag(shared);
-        }
-        if let Input::Election(from, what) = &input {
-            notifications::received((*from, self.id), what, shared);
-        }
-        self.behind.on_input(&input);
-        if let Input::Client(conn, event) = &input {
-            self.operators.traffic.stepped(*conn, event, now.mono);
-            self.heartbeats.stepped(*conn, event, now.mono);
-        }
-        self.known.stepped(&input);
         let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));
         let before = Lengths::of(&self.out);
         let stepped = guard::catch(|| self.server.step(now, input, &mut self.out));
@@ -512,8 +488,8 @@ impl Process {
             self.ending = true;
             return shared.panicked(&format!("s{}, Server::step", self.id), &panic);
         }
-        self.deaf_since = match self.server.pressure() {
-            Pressure::PauseClients => self.deaf_since.or(Some(shared.now)),
+        self.reads_paused_since = match self.server.pressure() {
+            Pressure::PauseClients => self.reads_paused_since.or(Some(shared.now)),
             Pressure::Accept => None,
         };
         let status = self.server.status();
@@ -521,6 +497,50 @@ impl Process {
             self.ending = true;
             return shared.panicked(&format!("s{}, apply", self.id), &halted.to_string());
         }
+        self.observe_outputs(before, &status, shared);
+        if failed {
+            self.halted = status.halted.is_some();
+            let holds = if self.halted { Ok(()) } else { Err(format!("s{}", self.id)) };
+            shared.check(Check::HALTS, holds);
+        }
+        let grown = Lengths::of(&self.out).sum() - before.sum();
+        if grown > 64 {
+            self.check_bound(grown, read, &status, shared);
+        }
+    }
+
+    /// Records an input, and what the checks of this server need of it.
+    fn observe_input(&mut self, now: Now, input: &Input, shared: &mut Shared) {
+        let completes = &self.orders.done(input);
+        shared.record(&RunEvent::Input { server: self.id, input, completes });
+        // Its clock may run at half its speed, and it needs half a tick of its own time to notice.
+        let tick = shared.options.server.tick();
+        let unread = self.reads_paused_since.is_some_and(|since| shared.now.since(since) > tick);
+        if unread
+            && matches!(
+                input,
+                Input::Peer(_, PeerEvent::Message(PeerMessage::Leader(FromLeader::Ping { .. })))
+            )
+        {
+            shared.observe(Observation::Unread { server: self.id, open: &self.open_conns() });
+        }
+        if let Input::Client(_, ClientEvent::Request(_)) = input {
+            self.note_lag(shared);
+        }
+        if let Input::Election(from, what) = input {
+            notifications::received((*from, self.id), what, shared);
+        }
+        self.behind.on_input(input);
+        if let Input::Client(conn, event) = input {
+            self.operators.traffic.stepped(*conn, event, now.mono);
+            self.heartbeats.stepped(*conn, event, now.mono);
+        }
+        self.known.stepped(input);
+    }
+
+    /// Records the outputs of a step and the status after it, and checks what the marks of the step
+    /// imply.
+    fn observe_outputs(&mut self, before: Lengths, status: &Status, shared: &mut Shared) {
         let role = self.observed.0;
         if self.out.marks.contains(Mark::StateDiffers) {
             let at = format!("s{} leads, and a learner differs at {}", self.id, status.applied);
@@ -530,22 +550,13 @@ impl Process {
             shared.check(Check::FILES, self.behind.is_somebody(self.id));
         }
         self.behind.on_commands(&self.out.peers[before.peers..]);
-        self.observe_step(before, &status, shared);
-        self.meet(before, [role, Role::of(&status)], shared);
+        self.observe_step(before, status, shared);
+        self.meet(before, [role, Role::of(status)], shared);
         self.orders.are_given(&self.out.disk[before.disk..]);
         self.note_appends(before.disk, shared);
-        self.apply(&status, shared);
+        self.apply(status, shared);
         if self.begins_local {
             self.observe_local_sessions(shared);
-        }
-        if failed {
-            self.halted = status.halted.is_some();
-            let holds = if self.halted { Ok(()) } else { Err(format!("s{}", self.id)) };
-            shared.check(Check::HALTS, holds);
-        }
-        let grown = Lengths::of(&self.out).sum() - before.sum();
-        if grown > 64 {
-            self.check_bound(grown, read, &status, shared);
         }
     }
 

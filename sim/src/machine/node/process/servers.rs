@@ -18,12 +18,15 @@ impl Process {
         for line in self.driver.peers.lines() {
             let peer = line.peer;
             let peer =
-                peer.map_or("somebody who has not greeted yet".to_owned(), |id| format!("s{id}"));
+                peer.map_or("a server that has not greeted yet".to_owned(), |id| format!("s{id}"));
             let dialled = if line.dialled { ", which this server dialled" } else { "" };
             text += &format!(
-                "  {} with {peer}{dialled}: {} bytes wait to be sent, {} of an unfinished message \
-                 have come\n",
-                line.link, line.output_bytes, line.unread_bytes
+                "  {} with {peer}, {} channel{dialled}: {} bytes wait to be sent, {} of an \
+                 unfinished message have come\n",
+                line.link,
+                if line.channel == Channel::Quorum { "quorum" } else { "election" },
+                line.output_bytes,
+                line.unread_bytes
             );
         }
         text
