@@ -14,6 +14,7 @@ use zabkeeper_core::{
 };
 
 use crate::admin;
+use crate::conn;
 use crate::disk::Disk;
 use crate::logging;
 use crate::peers;
@@ -129,16 +130,16 @@ impl EventLoop {
         let mut driver = self.shared.driver();
         driver.deliver(now, &self.server, &mut self.outbox);
         while let Some(id) = driver.next_to_flush() {
-            if let Some(conn) = self.shared.conn(id) {
-                conn.flush(&mut driver, now.mono, &self.shared);
+            if let Some(socket) = self.shared.socket(id) {
+                conn::flush(&socket, &mut driver, now.mono, &self.shared);
             }
         }
         while let Some(dial) = driver.peers.next_dial(now.mono, || LinkId(self.shared.next_id())) {
             tokio::task::spawn_local(peers::dial(Rc::clone(&self.shared), dial));
         }
         while let Some(id) = driver.next_changed() {
-            if let Some(conn) = self.shared.conn(id) {
-                conn.changed.notify_one();
+            if let Some(socket) = self.shared.socket(id) {
+                socket.changed.notify_one();
             }
         }
         while let Some((conn, query)) = driver.four_letter.next_query() {

@@ -29,6 +29,7 @@ pub mod config;
 mod conn;
 mod descriptors;
 mod disk;
+mod driver;
 mod event_loop;
 mod listener;
 mod log_limit;
@@ -40,6 +41,7 @@ mod peers;
 mod random;
 mod serve;
 mod shared;
+mod socket;
 
 use std::ffi::OsString;
 use std::io::Write;

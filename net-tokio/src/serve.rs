@@ -18,17 +18,19 @@ use zabkeeper_core::driver::SocketId;
 use zabkeeper_core::store::Recovered;
 use zabkeeper_core::{Halted, Membership, Outline, Server, Zxid};
 
-use crate::clock::wall;
+use crate::clock::{Clock, wall};
 use crate::config::{OUR_FOLDER, Settings};
-use crate::conn::Conn;
+use crate::conn;
 use crate::descriptors;
 use crate::disk::Disk;
+use crate::driver;
 use crate::event_loop::{Ended, EventLoop};
 use crate::listener;
 use crate::logging::Logging;
 use crate::peers;
 use crate::random;
 use crate::shared::Shared;
+use crate::socket::Socket;
 
 /// Pause before a process restarts itself.
 const PAUSE_BEFORE_ANEW: Duration = Duration::from_secs(1);
@@ -98,7 +100,9 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     logging.limit_lines();
     let listener = listener::listen(socket, &settings).map_err(cannot_listen)?;
     let slow_write = settings.slow_write;
-    let shared = Rc::new(Shared::new(settings, server.ensemble_id()));
+    let clock = Clock::start();
+    let driver = driver::new(&settings, server.ensemble_id(), &clock);
+    let shared = Rc::new(Shared::new(settings, clock, driver));
     let wake = Rc::clone(&shared).wake().clone();
     let disk = Disk::start(opened.log, opened.snapshots, opened.reader, wake, slow_write)
         .map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?;
@@ -115,9 +119,9 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
 
     accepting.abort();
     let replies = async {
-        let is_client = |conn: &&Rc<Conn>| matches!(conn.id, SocketId::Client(_));
-        for conn in shared.conns().iter().filter(is_client) {
-            conn.write_rest(&shared).await;
+        let is_client = |socket: &&Rc<Socket>| matches!(socket.id, SocketId::Client(_));
+        for socket in shared.sockets().iter().filter(is_client) {
+            conn::write_rest(socket, &shared).await;
         }
     };
     let _in_time = timeout(LAST_REPLIES, replies).await;

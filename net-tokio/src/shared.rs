@@ -19,13 +19,12 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::Notify;
 use zabkeeper_core::Instant;
-use zabkeeper_core::driver::{Driver, PeerOptions, SocketId, TurnLimits};
+use zabkeeper_core::driver::{Driver, SocketId};
 
-use crate::admin;
 use crate::clock::Clock;
-use crate::config::{Ensemble, Settings};
-use crate::conn::Conn;
+use crate::config::Settings;
 use crate::random;
+use crate::socket::Socket;
 
 /// Bytes read from a socket at once: enough that a pipelining client costs one system call per
 /// turn, few enough that no client occupies the thread for long.
@@ -39,42 +38,20 @@ pub(crate) struct Shared {
     /// Buffer for reads from all sockets; bytes are copied from it to their connection, so that
     /// idle connections hold no buffer.
     scratch: RefCell<Box<[u8]>>,
-    conns: RefCell<BTreeMap<SocketId, Rc<Conn>>>,
+    sockets: RefCell<BTreeMap<SocketId, Rc<Socket>>>,
     next_id: Cell<u64>,
     wake: Arc<Notify>,
     stopping: Cell<Option<Instant>>,
 }
 
-/// The driver's options for the ensemble.
-fn peer_options(settings: &Settings, ensemble_id: u64) -> PeerOptions {
-    let mut options = PeerOptions::new(settings.limits.max_frame);
-    options.ensemble = ensemble_id;
-    if let Some(ensemble) = &settings.ensemble {
-        options.connect_timeout = ensemble.connect_timeout;
-        options.secrets = ensemble.secrets.clone();
-        options.demands_secret = ensemble.demands_secret;
-    }
-    options
-}
-
 impl Shared {
-    /// `ensemble` is the core's ensemble id.
-    pub(crate) fn new(settings: Settings, ensemble: u64) -> Shared {
-        let clock = Clock::start();
-        let config = Arc::new(settings.core.clone());
-        let limits = settings.limits.clone();
-        let turn = TurnLimits::default();
-        let peers = peer_options(&settings, ensemble);
-        let driver = Driver::new(config, limits, peers, turn, random::number(), clock.mono());
-        let driver = driver
-            .with_four_letter(admin::options(&settings))
-            .with_members(settings.ensemble.as_ref().map(Ensemble::addresses).unwrap_or_default());
+    pub(crate) fn new(settings: Settings, clock: Clock, driver: Driver) -> Shared {
         Shared {
             settings,
             clock,
             driver: RefCell::new(driver),
             scratch: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
-            conns: RefCell::default(),
+            sockets: RefCell::default(),
             // Random high bits, and low bits to count with: ids of an earlier process do not recur.
             next_id: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
             wake: Arc::default(),
@@ -101,24 +78,24 @@ impl Shared {
     }
 
     /// Adds the socket of a connection.
-    pub(crate) fn enter(&self, conn: &Rc<Conn>) {
-        self.conns.borrow_mut().insert(conn.id, Rc::clone(conn));
+    pub(crate) fn enter(&self, socket: &Rc<Socket>) {
+        self.sockets.borrow_mut().insert(socket.id, Rc::clone(socket));
     }
 
-    /// Forgets a connection whose task ends.
-    pub(crate) fn leave(&self, conn: &Conn) {
-        self.conns.borrow_mut().remove(&conn.id);
-        let _reported = self.driver().forget(conn.id, self.clock.mono());
+    /// Removes a socket whose task ends.
+    pub(crate) fn leave(&self, socket: &Socket) {
+        self.sockets.borrow_mut().remove(&socket.id);
+        let _reported = self.driver().forget(socket.id, self.clock.mono());
         self.wake.notify_one();
     }
 
-    pub(crate) fn conn(&self, id: SocketId) -> Option<Rc<Conn>> {
-        self.conns.borrow().get(&id).cloned()
+    pub(crate) fn socket(&self, id: SocketId) -> Option<Rc<Socket>> {
+        self.sockets.borrow().get(&id).cloned()
     }
 
     /// All connections, in the order in which they were accepted.
-    pub(crate) fn conns(&self) -> Vec<Rc<Conn>> {
-        self.conns.borrow().values().cloned().collect()
+    pub(crate) fn sockets(&self) -> Vec<Rc<Socket>> {
+        self.sockets.borrow().values().cloned().collect()
     }
 
     /// Gives `add` the next bytes of a socket, after waiting for them; returns their number, zero

@@ -10,7 +10,9 @@ use zabkeeper_core::peer::greeting::Channel;
 
 use super::dial::connect;
 use super::{bind, listen};
+use crate::clock::Clock;
 use crate::config::{Settings, parse};
+use crate::driver;
 use crate::shared::Shared;
 
 fn block_on(test: impl Future<Output = ()>) {
@@ -34,7 +36,9 @@ fn settings(host: &str, [a, b, c, d]: [u16; 4]) -> Settings {
 fn server_is_reached_at_its_names_and_addresses() {
     for host in ["127.0.0.1", "localhost", "[::1]"] {
         block_on(async {
-            let shared = Rc::new(Shared::new(settings(host, free_ports()), 0));
+            let (settings, clock) = (settings(host, free_ports()), Clock::start());
+            let driver = driver::new(&settings, 0, &clock);
+            let shared = Rc::new(Shared::new(settings, clock, driver));
             let ensemble = shared.settings.ensemble.as_ref().unwrap();
             let [one, two] = [1, 2].map(|id| ensemble.member(ServerId(id)).unwrap());
             let ports = bind(ensemble, one).await.unwrap();
