@@ -170,8 +170,12 @@ impl Clients {
     /// in this turn.
     pub fn next_to_flush(&mut self) -> Option<ConnId> {
         loop {
-            let id = self.flushes.next()?;
-            if self.conns.get_mut(&id).is_some_and(Conn::begin_flush) {
+            let (id, list) = self.flushes.next()?;
+            let Some(conn) = self.conns.get_mut(&id) else { continue };
+            if conn.begin_flush(list) {
+                if list == Due::Notified {
+                    self.flushes.count_notified();
+                }
                 return Some(id);
             }
         }

@@ -46,6 +46,8 @@ pub(super) struct Conn {
     /// Estimated bytes of an answer, from the latest ones.
     expected: usize,
     pub(super) due: Due,
+    /// It is in the list of connections with events to be sent.
+    in_notified: bool,
     /// The socket did not take all of the offered output.
     pub(super) blocked: bool,
     /// When the core last received a heartbeat because the client takes output.
@@ -183,6 +185,7 @@ impl Conn {
             // Cautious until answers have been seen.
             expected: limits.output_bytes / 4,
             due: Due::No,
+            in_notified: false,
             blocked: false,
             heartbeat_at: now.mono,
             paused: false,
@@ -318,7 +321,7 @@ impl Conn {
     }
 
     /// Queues output of the core. `Close` and `Complaint` queue nothing. Returns the new urgency if
-    /// it has risen.
+    /// it has risen and the connection is not in the list of that urgency.
     pub(super) fn queue(
         &mut self,
         command: &ClientCommand,
@@ -362,7 +365,10 @@ impl Conn {
         metrics.sent += 1;
         let sooner = due > self.due;
         self.due = self.due.max(due);
-        sooner.then_some(due)
+        if !sooner || due == Due::Notified && std::mem::replace(&mut self.in_notified, true) {
+            return None;
+        }
+        Some(due)
     }
 
     /// Queues text of a four-letter command's answer. Returns whether the urgency has risen.
@@ -374,11 +380,14 @@ impl Conn {
         sooner
     }
 
-    /// Notes that the queued output is offered to the socket now. Returns whether there was output
-    /// that had not been offered.
-    pub(super) fn begin_flush(&mut self) -> bool {
+    /// Notes that the queued output is offered to the socket now, because the connection was next
+    /// in the list of this urgency. Returns whether there was output that had not been offered.
+    pub(super) fn begin_flush(&mut self, list: Due) -> bool {
+        if list == Due::Notified {
+            self.in_notified = false;
+        }
         if std::mem::replace(&mut self.due, Due::No) == Due::No {
-            // It was in the queue of the other urgency, too.
+            // It was in the other list, too.
             return false;
         }
         self.expected = std::mem::take(&mut self.largest).max(self.expected / 2);

@@ -16,7 +16,8 @@ const NOTIFIED_PER_TURN: usize = 256;
 pub(super) struct FlushQueue {
     /// Connections with an answer to be sent.
     answered: VecDeque<ConnId>,
-    /// Connections with events to be sent, oldest first.
+    /// Connections with events to be sent, oldest first, each once. An answer may have taken the
+    /// events along since.
     notified: VecDeque<ConnId>,
     /// How many connections of `notified` may still be flushed in this turn.
     notified_left: usize,
@@ -32,14 +33,21 @@ impl FlushQueue {
         }
     }
 
-    /// The next connection; `None` when there is none left in this turn. Its output may have been
-    /// offered already.
-    pub(super) fn next(&mut self) -> Option<ConnId> {
+    /// The next connection, and the list that it was in; `None` when there is none left in this
+    /// turn. Its output may have been offered already.
+    pub(super) fn next(&mut self) -> Option<(ConnId, Due)> {
         if let Some(conn) = self.answered.pop_front() {
-            return Some(conn);
+            return Some((conn, Due::Answered));
         }
-        self.notified_left = self.notified_left.checked_sub(1)?;
-        self.notified.pop_front()
+        if self.notified_left == 0 {
+            return None;
+        }
+        self.notified.pop_front().map(|conn| (conn, Due::Notified))
+    }
+
+    /// Events of a connection are offered to its socket.
+    pub(super) fn count_notified(&mut self) {
+        self.notified_left = self.notified_left.saturating_sub(1);
     }
 
     /// Allows a turn's number of connections with events.

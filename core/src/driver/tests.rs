@@ -198,6 +198,28 @@ pub(super) fn create(path: &str) -> Request {
 }
 
 #[test]
+fn event_that_leaves_with_an_answer_leaves_no_work_behind() {
+    const CLIENTS: usize = 600;
+    let limits = ClientLimits { connections_per_ip: None, ..ClientLimits::default() };
+    let mut host = Host::new(limits, TurnLimits::default());
+    let writer = host.connect(1);
+    let watchers: Vec<ConnId> = (0..CLIENTS).map(|_| host.connect(2)).collect();
+    let exists = |path: &str, watch| Request::Exists { path: path.to_owned(), watch };
+    for conn in &watchers {
+        host.receive(*conn, &frames([exists("/node", true)]));
+    }
+    host.turns(10);
+    host.receive(writer, &frames([create("/node")]));
+    host.turn();
+    // The next turn applies the creation, and then answers these.
+    for conn in &watchers {
+        host.receive(*conn, &frames([exists("/other", false)]));
+    }
+    host.turn();
+    assert!(!host.driver.has_work(), "all output was offered with the answers");
+}
+
+#[test]
 fn pipelined_requests_are_answered_over_several_turns() {
     let mut host = Host::new(ClientLimits::default(), TurnLimits::default());
     let conn = host.connect(1);
