@@ -23,9 +23,9 @@
 //! 7. A function without a `Cx` parameter cannot emit commands: `tree`, `watch`,
 //!    `membership::quorum`, `log`, `session` and `wire` have none.
 //! 8. The host passes received messages before an [`Input::Timeout`] that is due at the same
-//!    time, so a ping that has arrived counts. Between servers, a ping counts from the time at
-//!    which it was sent, and no client is served after a deadline until a ping that extends the
-//!    deadline has arrived.
+//!    time, as far as they fit into a turn, so a ping that has arrived counts. Between servers, a
+//!    ping counts from the time at which it was sent, and no client is served after a deadline
+//!    until a ping that extends the deadline has arrived.
 
 use std::fmt;
 use std::sync::Arc;

@@ -31,7 +31,7 @@ use crate::error::Corrupt;
 use crate::front::Front;
 use crate::identity::Seed;
 use crate::ids::{Instant, LinkId, ServerId, Zxid};
-use crate::io::{Input, Mark, Now, Outbox, PeerCommand, Pressure};
+use crate::io::{ClientEvent, Input, Mark, Now, Outbox, PeerCommand, Pressure};
 use crate::membership::Voters;
 use crate::notice::Notice;
 use crate::peer::{LinkCloseReason, Vote};
@@ -140,10 +140,13 @@ impl Server {
         };
         cx.spend(1);
         cx.renew();
-        if matches!(input, Input::Client(..)) && self.serves() {
+        let is_served =
+            matches!(input, Input::Client(_, ClientEvent::Opened(..) | ClientEvent::Request(_)));
+        if is_served && self.serves() {
             // After a stall, the server serves no client before it has checked that its leader, or
-            // its quorum, is still there.
-            self.check_silence(&mut cx);
+            // its quorum, is still there. A heartbeat may precede messages of servers that have
+            // arrived, so it causes no check.
+            self.check_role_timers(&mut cx);
         }
         match input {
             Input::Timeout => self.on_timeout(&mut cx),
@@ -179,7 +182,7 @@ impl Server {
         if self.timers.due(Timer::Election, now) {
             self.continue_election(cx);
         }
-        self.check_silence(cx);
+        self.check_role_timers(cx);
         if let Some(deadline) = self.timers.get(Timer::SessionExpiry)
             && deadline <= now
         {

@@ -7,6 +7,8 @@
 //! until the present link of the server is silent or closed: a correct server closes a link before
 //! it dials another one.
 
+use std::time::Duration;
+
 use super::close::PeerCloseReason;
 use super::conn::{PeerConn, Phase};
 use super::note::PeerNote;
@@ -15,6 +17,9 @@ use crate::ids::{Instant, LinkId, ServerId};
 use crate::io::{Input, PeerEvent};
 use crate::peer::frame::Bounds;
 use crate::peer::greeting::{Channel, Established, Greeting, Refusal};
+
+/// Least time between two abandoned attempts to dial one server.
+const ABANDON_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Peers {
     /// Continues a greeting. Returns whether the phase has changed.
@@ -164,9 +169,9 @@ impl Peers {
         if dialled {
             peer.failure = None;
         } else {
-            peer.is_there();
+            peer.end_pauses();
             if proven || self.local.secrets.is_empty() {
-                self.abandon_dial(id);
+                self.abandon_dial(id, now);
             }
         }
         let peer = self.peers.entry(id).or_default();
@@ -190,14 +195,20 @@ impl Peers {
 
     /// Abandons an attempt to reach the election port of a server that has connected meanwhile: the
     /// attempt may have begun when its machine was off, and would end with `connect_timeout` only.
-    /// The next attempt is made at once; the host closes the abandoned one if it succeeds.
-    fn abandon_dial(&mut self, id: ServerId) {
+    /// The next attempt is made at once; the host closes the abandoned one if it succeeds. As the
+    /// host keeps a descriptor for it until then, a server's attempts are abandoned at most once in
+    /// [`ABANDON_INTERVAL`].
+    fn abandon_dial(&mut self, id: ServerId, now: Instant) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
+        if peer.abandoned_at.is_some_and(|at| now.since(at) < ABANDON_INTERVAL) {
+            return;
+        }
         let is_dialling = |link: &LinkId| {
             self.conns.get(link).is_some_and(|conn| matches!(conn.phase, Phase::Dialling))
         };
         if let Some(link) = peer.sender.take_if(|link| is_dialling(&*link)) {
             self.conns.remove(&link);
+            peer.abandoned_at = Some(now);
         }
     }
 

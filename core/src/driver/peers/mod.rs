@@ -67,7 +67,7 @@ const LEARNER_BYTES: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub struct PeerOptions {
     /// `cnxTimeout`: time for the answer to a greeting, plus 3 s, and time for a notification to
-    /// leave. Default 5 s.
+    /// leave. Default 5 s; the default of `zoo.cfg` is 2 s.
     pub connect_timeout: Duration,
     /// [`Server::ensemble_id`](crate::Server::ensemble_id) when the process starts; 0 if it is
     /// unknown.
@@ -123,6 +123,8 @@ struct Peer {
     newest: Option<Notification>,
     /// The connection on which this server sends it notifications, from the time of dialling.
     sender: Option<LinkId>,
+    /// When an attempt to dial it was last abandoned.
+    abandoned_at: Option<Instant>,
     /// The connections on which it sends notifications, oldest first.
     listeners: Vec<LinkId>,
     admission: Admission,
@@ -557,7 +559,7 @@ impl Peers {
 
     fn end_pauses(&mut self, server: ServerId) {
         if let Some(peer) = self.peers.get_mut(&server) {
-            peer.is_there();
+            peer.end_pauses();
         }
     }
 
@@ -568,7 +570,7 @@ impl Peers {
 
 impl Peer {
     /// Ends the pauses, because a message of the server has arrived.
-    fn is_there(&mut self) {
+    fn end_pauses(&mut self) {
         self.link_backoff.reset();
         self.election_backoff.reset();
     }

@@ -96,6 +96,21 @@ fn server_that_connects_is_dialled_at_once_although_an_attempt_is_unanswered() {
 }
 
 #[test]
+fn attempts_to_dial_are_abandoned_at_most_once_a_second() {
+    let mut net = Net::new(&options(None));
+    net.silent.insert(TWO);
+    net.notify(ONE, TWO, 1);
+    net.run();
+    for _ in 0..3 {
+        net.greet(ONE, Channel::Election, 2, 2);
+    }
+    assert_eq!(net.unanswered.len(), 2, "the first one is abandoned, and the second is not");
+    net.pass(1_000);
+    net.greet(ONE, Channel::Election, 2, 2);
+    assert_eq!(net.unanswered.len(), 3);
+}
+
+#[test]
 fn only_the_newest_notification_waits_for_a_connection() {
     let mut net = Net::new(&options(None));
     net.absent.insert(TWO);

@@ -82,11 +82,19 @@ impl Process {
         self.ask_to_run(shared);
     }
 
-    pub(super) fn take_dialled(&mut self, now: Now, dial: PeerDial, stands: bool) {
+    pub(super) fn take_dialled(
+        &mut self,
+        now: Now,
+        dial: PeerDial,
+        stands: bool,
+        shared: &mut Shared,
+    ) {
         let link = dial.link;
         if stands {
             self.driver.peers.connected(link, nonce(link, 0), now.mono);
             self.enter(now, SocketId::Server(link), End::Dialler, Port::Servers(dial.channel));
+            // The driver may have abandoned the attempt.
+            self.attend(now, SocketId::Server(link), shared);
         } else {
             self.driver.peers.unreachable(link, "nobody is there".to_owned(), now.mono);
         }
