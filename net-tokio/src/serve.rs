@@ -118,10 +118,17 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     let ended = event_loop.await.expect("a panic aborts the process");
 
     accepting.abort();
+    let is_client = |socket: &Rc<Socket>| matches!(socket.id, SocketId::Client(_));
+    // A task for each, so that a client that does not read delays no other one.
+    let replies: Vec<_> = (shared.sockets().into_iter().filter(is_client))
+        .map(|socket| {
+            let shared = Rc::clone(&shared);
+            tokio::task::spawn_local(async move { conn::write_rest(&socket, &shared).await })
+        })
+        .collect();
     let replies = async {
-        let is_client = |socket: &&Rc<Socket>| matches!(socket.id, SocketId::Client(_));
-        for socket in shared.sockets().iter().filter(is_client) {
-            conn::write_rest(socket, &shared).await;
+        for reply in replies {
+            reply.await.expect("a panic aborts the process");
         }
     };
     let _in_time = timeout(LAST_REPLIES, replies).await;
@@ -361,7 +368,7 @@ impl Failure {
             | StoreError::Io { .. }
             | StoreError::Damaged { .. }
             | StoreError::UnknownVersion { .. }
-            | StoreError::ForeignCluster { .. } => Failure::Data(what),
+            | StoreError::ForeignStore { .. } => Failure::Data(what),
         }
     }
 }

@@ -52,7 +52,7 @@ pub fn set_aside<V: Vfs>(
         kept.push(copy_state(&log_dir, &log_names)?);
     }
     let newest = newest_epoch(log_names.iter().chain(&snapshot_names));
-    let mut slot = blank(old, newest, options.cluster_id);
+    let mut slot = blank(old, newest, options.store_id);
     // `differs` stays until all files are renamed: they may be readable but hold another history
     // than the ensemble's.
     slot.state.differs = Some(Zxid::ZERO);
@@ -80,8 +80,8 @@ pub fn set_aside<V: Vfs>(
 
 /// The state of the new, empty store: the accepted epoch and the identity of the old one, and
 /// `damaged`. The accepted epoch is at least `newest`.
-fn blank(old: Option<Slot>, newest: Epoch, cluster: u64) -> Slot {
-    let mut slot = old.unwrap_or_else(|| Slot::fresh(cluster));
+fn blank(old: Option<Slot>, newest: Epoch, store_id: u64) -> Slot {
+    let mut slot = old.unwrap_or_else(|| Slot::fresh(store_id));
     let accepted_epoch = slot.state.accepted_epoch.max(newest);
     // The server still belongs to the same ensemble, whatever is wrong with its history.
     let identity = slot.state.identity;

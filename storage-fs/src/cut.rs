@@ -41,11 +41,11 @@ impl<V: Vfs> Cut<V> {
     ///
     /// # Errors
     /// A damaged log, and those of the file system.
-    pub(crate) fn plan(dir: &Dir<V>, to: Zxid, cluster: u64) -> Result<Cut<V>, StoreError> {
+    pub(crate) fn plan(dir: &Dir<V>, to: Zxid, store_id: u64) -> Result<Cut<V>, StoreError> {
         let mut kept = names::segments(&dir.list()?);
         let removed = kept.split_off(kept.partition_point(|first| *first <= to));
         if let Some(first) = removed.first() {
-            let last = Segment::open(dir, *first, cluster)?.header.after;
+            let last = Segment::open(dir, *first, store_id)?.header.after;
             if last <= to {
                 return Ok(Cut { last, removed, shortened: None });
             }
@@ -54,7 +54,7 @@ impl<V: Vfs> Cut<V> {
             let what = format!("it was to be cut at {to}, and nothing of it reaches back so far");
             return Err(dir.damaged("the log", what));
         };
-        let segment = Segment::open(dir, *first, cluster)?;
+        let segment = Segment::open(dir, *first, store_id)?;
         let mut behind = segment.start();
         loop {
             let place = behind;

@@ -195,7 +195,7 @@ impl<V: Vfs> DirFile<V> {
     }
 
     pub(crate) fn foreign(&self, found: u64, expected: u64) -> StoreError {
-        StoreError::ForeignCluster { file: self.name.clone(), found, expected }
+        StoreError::ForeignStore { file: self.name.clone(), found, expected }
     }
 
     #[cold]

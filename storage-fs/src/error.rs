@@ -65,13 +65,13 @@ pub enum StoreError {
         /// The newest format version that this software reads.
         known: u32,
     },
-    /// A server of another ensemble wrote the file.
-    ForeignCluster {
+    /// The file belongs to the store of another server.
+    ForeignStore {
         /// The file.
         file: String,
-        /// The cluster id in the file.
+        /// The store id in the file.
         found: u64,
-        /// The cluster id of the state file.
+        /// The store id of the state file.
         expected: u64,
     },
 }
@@ -93,7 +93,7 @@ impl StoreError {
             | StoreError::Io { .. }
             | StoreError::Damaged { .. }
             | StoreError::UnknownVersion { .. }
-            | StoreError::ForeignCluster { .. } => None,
+            | StoreError::ForeignStore { .. } => None,
         }
     }
 }
@@ -128,9 +128,9 @@ impl fmt::Display for StoreError {
                 "{file} has format version {found}, this server knows versions up to {known}: \
                  start the newer server that wrote it"
             ),
-            StoreError::ForeignCluster { file, found, expected } => write!(
+            StoreError::ForeignStore { file, found, expected } => write!(
                 f,
-                "{file} belongs to cluster {found:#018x}, this server to {expected:#018x}: two \
+                "{file} belongs to the store {found:#018x}, this server's is {expected:#018x}: two \
                  servers' files are mixed, move the foreign ones away"
             ),
         }

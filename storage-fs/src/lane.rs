@@ -28,7 +28,7 @@ const SYNC_BYTES: u64 = 8 << 20;
 pub struct SnapshotLane<V: Vfs> {
     log_dir: Dir<V>,
     dir: Dir<V>,
-    cluster: u64,
+    store_id: u64,
     /// Free bytes that a large snapshot must leave for the log: the size of a segment.
     spared: u64,
     unfinished: Option<Unfinished<V>>,
@@ -54,14 +54,14 @@ impl<V: Vfs> SnapshotLane<V> {
     pub(crate) fn new(
         log_dir: Dir<V>,
         dir: Dir<V>,
-        cluster: u64,
+        store_id: u64,
         spared: u64,
         locks: Arc<Locks<V::Lock>>,
     ) -> SnapshotLane<V> {
         SnapshotLane {
             log_dir,
             dir,
-            cluster,
+            store_id,
             spared,
             unfinished: None,
             given_up: None,
@@ -179,7 +179,7 @@ impl<V: Vfs> SnapshotLane<V> {
 
     fn begin(&mut self, zxid: Zxid) -> Result<(), StoreError> {
         assert!(self.unfinished.is_none(), "snapshot {zxid} begins before the last one has ended");
-        let header = SnapshotHeader { cluster: self.cluster, zxid };
+        let header = SnapshotHeader { store_id: self.store_id, zxid };
         let mut file = self.dir.create(&FileName::Snapshot(zxid).unfinished())?;
         file.write_at(0, &header.encode())?;
         self.unfinished = Some(Unfinished { file, header, next: 0, end: FIRST_CHUNK, synced: 0 });

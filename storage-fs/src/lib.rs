@@ -56,15 +56,15 @@ pub struct Options {
     /// a segment, and if the disk is too full the size is halved until it fits. Default 64 MiB, as
     /// ZooKeeper's `preAllocSize`.
     pub segment_bytes: u64,
-    /// Random id of the ensemble; used only if the directory has no state file yet, and then stored
-    /// in it. Files with another cluster id are refused.
-    pub cluster_id: u64,
+    /// Random id of this server's store; used only if the directory has no state file yet, and then
+    /// stored in it. Files with another store id are refused.
+    pub store_id: u64,
 }
 
 impl Options {
-    /// Default options; `cluster_id` applies only to a directory without a state file.
-    pub fn new(cluster_id: u64) -> Options {
-        Options { segment_bytes: 64 << 20, cluster_id }
+    /// Default options; `store_id` applies only to a directory without a state file.
+    pub fn new(store_id: u64) -> Options {
+        Options { segment_bytes: 64 << 20, store_id }
     }
 }
 

@@ -191,12 +191,12 @@ impl<V: Vfs> LogLane<V> {
     /// Removes all transactions after `to`. A power failure leaves a log that ends anywhere between
     /// `to` and its old end.
     fn truncate(&mut self, to: Zxid) -> Result<(), StoreError> {
-        let Slot { cluster, state, .. } = self.state.current().clone();
+        let Slot { store_id, state, .. } = self.state.current().clone();
         assert!(to >= state.snapshot, "cut to {to}, before the snapshot at {}", state.snapshot);
         if self.last <= to {
             return Ok(());
         }
-        let cut = Cut::plan(&self.dir, to, cluster)?;
+        let cut = Cut::plan(&self.dir, to, store_id)?;
         let last = cut.last;
         // The state file comes first: a start that misses transactions named in it reports damage.
         self.state.note_end(last)?;
@@ -221,8 +221,8 @@ impl<V: Vfs> LogLane<V> {
     /// Creates a segment with room for a batch of `size` bytes. The segment before it must be
     /// durable.
     fn begin_segment(&self, size: u64) -> Result<Active<V>, StoreError> {
-        let cluster = self.state.current().cluster;
-        let header = SegmentHeader::new(cluster, self.buffer.first(), self.last);
+        let store_id = self.state.current().store_id;
+        let header = SegmentHeader::new(store_id, self.buffer.first(), self.last);
         let name = FileName::Log(header.first);
         let needed = FIRST_BATCH + size;
         let mut file = self.dir.create(&name.unfinished())?;

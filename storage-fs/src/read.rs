@@ -29,7 +29,7 @@ const LINKS: usize = 64;
 pub struct ReaderLane<V: Vfs> {
     log_dir: Dir<V>,
     snapshot_dir: Dir<V>,
-    cluster: u64,
+    store_id: u64,
     /// The log position at which each link's next read begins.
     places: BTreeMap<LinkId, LogPlace>,
     /// The snapshot being sent on each link.
@@ -52,9 +52,9 @@ struct Stream<V: Vfs> {
 }
 
 impl<V: Vfs> ReaderLane<V> {
-    pub(crate) fn new(log_dir: Dir<V>, snapshot_dir: Dir<V>, cluster: u64) -> ReaderLane<V> {
+    pub(crate) fn new(log_dir: Dir<V>, snapshot_dir: Dir<V>, store_id: u64) -> ReaderLane<V> {
         let (places, streams) = (BTreeMap::new(), BTreeMap::new());
-        ReaderLane { log_dir, snapshot_dir, cluster, places, streams }
+        ReaderLane { log_dir, snapshot_dir, store_id, places, streams }
     }
 
     /// Runs one command of the reader lane. A failed read is part of the answer; it stops neither
@@ -90,7 +90,7 @@ impl<V: Vfs> ReaderLane<V> {
     fn read_log(&mut self, link: LinkId, after: Zxid, most: usize) -> Result<Vec<Entry>, String> {
         let known = self.places.remove(&link).filter(|known| known.place.last <= after);
         let mut wanted = Wanted { after, most, found: Vec::new(), size: 0 };
-        match wanted.read(&self.log_dir, self.cluster, known) {
+        match wanted.read(&self.log_dir, self.store_id, known) {
             Ok(place) => {
                 self.places.insert(link, place);
                 if self.places.len() > LINKS {
@@ -145,7 +145,7 @@ impl<V: Vfs> ReaderLane<V> {
     }
 
     fn open_snapshot(&self, zxid: Zxid) -> Result<Stream<V>, Fault> {
-        match Snapshot::open(&self.snapshot_dir, zxid, self.cluster)? {
+        match Snapshot::open(&self.snapshot_dir, zxid, self.store_id)? {
             Ok(snapshot) => Ok(Stream { zxid, snapshot, next: ChunkPlace::START }),
             Err(why) => Err(Fault::Damaged(format!("the snapshot at {zxid} is damaged: {why}"))),
         }
@@ -200,7 +200,7 @@ impl From<StoreError> for Fault {
             | StoreError::TooManyFiles { .. }
             | StoreError::Io { .. }
             | StoreError::UnknownVersion { .. }
-            | StoreError::ForeignCluster { .. } => Fault::Unread(words(error)),
+            | StoreError::ForeignStore { .. } => Fault::Unread(words(error)),
         }
     }
 }
@@ -223,7 +223,7 @@ impl Wanted {
     fn read<V: Vfs>(
         &mut self,
         dir: &Dir<V>,
-        cluster: u64,
+        store_id: u64,
         known: Option<LogPlace>,
     ) -> Result<LogPlace, String> {
         // The names are listed before any segment is read: so a segment that is followed by another
@@ -236,7 +236,7 @@ impl Wanted {
         };
         let mut reached = known;
         for first in &segments[first..] {
-            let segment = Segment::open(dir, *first, cluster).map_err(words)?;
+            let segment = Segment::open(dir, *first, store_id).map_err(words)?;
             let mut place = segment.start();
             match reached {
                 Some(known) if known.segment == *first => place = known.place,
@@ -290,6 +290,6 @@ fn words(error: StoreError) -> String {
         | StoreError::TooManyFiles { .. }
         | StoreError::Io { .. }
         | StoreError::UnknownVersion { .. }
-        | StoreError::ForeignCluster { .. }) => error.to_string(),
+        | StoreError::ForeignStore { .. }) => error.to_string(),
     }
 }

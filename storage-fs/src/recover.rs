@@ -49,7 +49,7 @@ pub struct Opened<V: Vfs> {
 /// Opens the store in these directories, which may be the same, or creates one if they hold none.
 ///
 /// # Errors
-/// [`StoreError`]: the directories are in use, damaged, of a later version or of another cluster,
+/// [`StoreError`]: the directories are in use, damaged, of a later version or of another store,
 /// or the operating system reports an error.
 pub fn open<V: Vfs>(
     log_dir: V,
@@ -64,7 +64,7 @@ pub fn open<V: Vfs>(
     let mut notes = Vec::new();
 
     let slot = match read_state(&log_dir, &log_names, &snapshot_names)? {
-        None => Slot::fresh(options.cluster_id),
+        None => Slot::fresh(options.store_id),
         Some((slot, alike)) => {
             if !alike {
                 notes.push(Note::StateSlotLost);
@@ -78,16 +78,16 @@ pub fn open<V: Vfs>(
     };
     let names = [&log_names[..], &snapshot_names[..]];
     let found = mend(&log_dir, &snapshot_dir, names, slot, &mut notes)?;
-    let cluster = found.state.current().cluster;
+    let store_id = found.state.current().store_id;
     let end = found.recovered.history.end();
     let log_end = found.state.current().log_end;
     assert!(log_end == end, "the state file says that the log ends at {log_end}, not at {end}");
     let locks_too = Arc::clone(&locks);
     Ok(Opened {
         recovered: found.recovered,
-        reader: ReaderLane::new(log_dir.clone(), snapshot_dir.clone(), cluster),
+        reader: ReaderLane::new(log_dir.clone(), snapshot_dir.clone(), store_id),
         log: LogLane::new(log_dir.clone(), found.state, end, options.segment_bytes, locks_too),
-        snapshots: SnapshotLane::new(log_dir, snapshot_dir, cluster, options.segment_bytes, locks),
+        snapshots: SnapshotLane::new(log_dir, snapshot_dir, store_id, options.segment_bytes, locks),
         notes,
     })
 }
@@ -131,8 +131,8 @@ fn judge<V: Vfs>(
     [log_names, snapshot_names]: [&[String]; 2],
     slot: &Slot,
 ) -> Result<(Snapshots, Log<V>), StoreError> {
-    let snapshots = Snapshots::read(snapshot_dir, snapshot_names, slot.cluster)?;
-    let log = Log::read(log_dir, log_names, snapshots.base(), slot.cluster)?;
+    let snapshots = Snapshots::read(snapshot_dir, snapshot_names, slot.store_id)?;
+    let log = Log::read(log_dir, log_names, snapshots.base(), slot.store_id)?;
     if slot.boot.is_some() && slot.boot == log_dir.boot_id() {
         check_last_write(&log, snapshots.base())?;
     }
@@ -331,12 +331,16 @@ struct Snapshots {
 
 impl Snapshots {
     /// Reads the newest usable snapshot in full, and the header and footer of older ones.
-    fn read<V: Vfs>(dir: &Dir<V>, names: &[String], cluster: u64) -> Result<Snapshots, StoreError> {
+    fn read<V: Vfs>(
+        dir: &Dir<V>,
+        names: &[String],
+        store_id: u64,
+    ) -> Result<Snapshots, StoreError> {
         let mut found = Snapshots { image: None, usable: Vec::new(), unusable: Vec::new() };
         let mut zxids = names::snapshots(names);
         zxids.reverse();
         for zxid in zxids {
-            let snapshot = match Snapshot::open(dir, zxid, cluster)? {
+            let snapshot = match Snapshot::open(dir, zxid, store_id)? {
                 Ok(snapshot) => snapshot,
                 Err(why) => {
                     found.unusable.push((zxid, why));
@@ -412,18 +416,18 @@ impl<V: Vfs> Log<V> {
         dir: &Dir<V>,
         names: &[String],
         base: Zxid,
-        cluster: u64,
+        store_id: u64,
     ) -> Result<Log<V>, StoreError> {
         let mut older = names::segments(names);
-        let needed = Log::needed(dir, &mut older, base, cluster)?;
+        let needed = Log::needed(dir, &mut older, base, store_id)?;
         let (entries, history) = (Vec::new(), EpochIndex::after(base));
         let mut log =
             Log { entries, history, newest: None, replaced: None, older: Older::default() };
         for first in needed {
-            let segment = Segment::open(dir, first, cluster)?;
+            let segment = Segment::open(dir, first, store_id)?;
             let after = segment.header.after;
             if log.newest.is_none() {
-                (log.history, log.older) = older_history(dir, &older, after, cluster)?;
+                (log.history, log.older) = older_history(dir, &older, after, store_id)?;
             } else if after != log.history.end() {
                 return Err(segment.file.damaged(format!(
                     "it follows transaction {after}, but the segment before it ends at {}",
@@ -458,10 +462,10 @@ impl<V: Vfs> Log<V> {
         dir: &Dir<V>,
         segments: &mut Vec<Zxid>,
         base: Zxid,
-        cluster: u64,
+        store_id: u64,
     ) -> Result<Vec<Zxid>, StoreError> {
         for index in (0..segments.len()).rev() {
-            let after = Segment::open(dir, segments[index], cluster)?.header.after;
+            let after = Segment::open(dir, segments[index], store_id)?.header.after;
             if after <= base {
                 return Ok(segments.split_off(index));
             }
@@ -528,14 +532,14 @@ fn older_history<V: Vfs>(
     dir: &Dir<V>,
     segments: &[Zxid],
     end: Zxid,
-    cluster: u64,
+    store_id: u64,
 ) -> Result<(EpochIndex, Older), StoreError> {
     let mut start = end;
     let mut older = Older::default();
     // First and last zxid of each run without a gap, newest first.
     let mut runs: Vec<(Zxid, Zxid)> = Vec::new();
     for (index, first) in segments.iter().enumerate().rev() {
-        match runs_of(dir, *first, cluster) {
+        match runs_of(dir, *first, store_id) {
             Ok(found) if found.end == start => {
                 start = found.after;
                 runs.extend(found.runs.into_iter().rev());
@@ -568,8 +572,8 @@ struct Runs {
     runs: Vec<(Zxid, Zxid)>,
 }
 
-fn runs_of<V: Vfs>(dir: &Dir<V>, first: Zxid, cluster: u64) -> Result<Runs, StoreError> {
-    let segment = Segment::open(dir, first, cluster)?;
+fn runs_of<V: Vfs>(dir: &Dir<V>, first: Zxid, store_id: u64) -> Result<Runs, StoreError> {
+    let segment = Segment::open(dir, first, store_id)?;
     let mut runs: Vec<(Zxid, Zxid)> = Vec::new();
     let end = segment.scan(|entry| match runs.last_mut() {
         Some((_, last)) if last.next() == Some(entry.zxid) => *last = entry.zxid,

@@ -65,15 +65,15 @@ impl<V: Vfs> Segment<V> {
     ///
     /// # Errors
     /// The header is damaged (it was durable before the file got its name), has an unknown version
-    /// or another cluster id, or does not match the file name; and those of the file system.
-    pub(crate) fn open(dir: &Dir<V>, first: Zxid, cluster: u64) -> Result<Segment<V>, StoreError> {
+    /// or another store id, or does not match the file name; and those of the file system.
+    pub(crate) fn open(dir: &Dir<V>, first: Zxid, store_id: u64) -> Result<Segment<V>, StoreError> {
         let file = dir.open(&FileName::Log(first).to_string())?;
         let Some((version, content)) = file.read_block(0, &segment::KIND)? else {
             return Err(file.damaged("the checksum of its header is wrong"));
         };
         let header = SegmentHeader::decode(version, &content);
-        if header.cluster != cluster {
-            return Err(file.foreign(header.cluster, cluster));
+        if header.store_id != store_id {
+            return Err(file.foreign(header.store_id, store_id));
         }
         if header.first != first {
             let what = format!("its header is that of the segment beginning at {}", header.first);

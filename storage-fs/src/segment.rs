@@ -2,7 +2,7 @@
 //!
 //! Owns encoding and decoding, as pure functions. Must not touch files.
 //!
-//! The checksum of a batch header is seeded with the cluster id, the segment and the offset: a
+//! The checksum of a batch header is seeded with the store id, the segment and the offset: a
 //! batch is valid only at the offset it was written to. So neither client data nor a misplaced disk
 //! write can be taken for a batch. The header has its own checksum, because the durable offset in
 //! it counts even if the payload is torn.
@@ -37,8 +37,8 @@ const ENTRY_HEADER: usize = 12;
 pub(crate) struct SegmentHeader {
     /// The format version of the segment.
     pub(crate) version: u32,
-    /// The cluster id.
-    pub(crate) cluster: u64,
+    /// The store id.
+    pub(crate) store_id: u64,
     /// The first transaction of the segment, which is also in the file name.
     pub(crate) first: Zxid,
     /// The last transaction before the segment; zero at the start of the log.
@@ -68,13 +68,13 @@ pub(crate) struct BatchHeader {
 
 impl SegmentHeader {
     /// The header of a new segment, in the current version.
-    pub(crate) fn new(cluster: u64, first: Zxid, after: Zxid) -> SegmentHeader {
-        SegmentHeader { version: KIND.version, cluster, first, after }
+    pub(crate) fn new(store_id: u64, first: Zxid, after: Zxid) -> SegmentHeader {
+        SegmentHeader { version: KIND.version, store_id, first, after }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut content = [0; 24];
-        content[..8].copy_from_slice(&self.cluster.to_le_bytes());
+        content[..8].copy_from_slice(&self.store_id.to_le_bytes());
         content[8..16].copy_from_slice(&self.first.0.to_le_bytes());
         content[16..].copy_from_slice(&self.after.0.to_le_bytes());
         KIND.seal(&content)
@@ -83,7 +83,7 @@ impl SegmentHeader {
     pub(crate) fn decode(version: u32, content: &[u8]) -> SegmentHeader {
         SegmentHeader {
             version,
-            cluster: block::u64_at(content, 0),
+            store_id: block::u64_at(content, 0),
             first: Zxid(block::u64_at(content, 8)),
             after: Zxid(block::u64_at(content, 16)),
         }
@@ -97,7 +97,7 @@ impl SegmentHeader {
     /// The seed of the checksum of a batch header at `offset`.
     fn seed(&self, offset: u64) -> u32 {
         let mut place = [0; 24];
-        place[..8].copy_from_slice(&self.cluster.to_le_bytes());
+        place[..8].copy_from_slice(&self.store_id.to_le_bytes());
         place[8..16].copy_from_slice(&self.first.0.to_le_bytes());
         place[16..].copy_from_slice(&offset.to_le_bytes());
         crc32c::crc32c(&place)

@@ -27,8 +27,8 @@ const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"zkse");
 /// Content of a snapshot's header block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SnapshotHeader {
-    /// The cluster id.
-    pub(crate) cluster: u64,
+    /// The store id.
+    pub(crate) store_id: u64,
     /// The last transaction in the snapshot, which is also in the file name.
     pub(crate) zxid: Zxid,
 }
@@ -36,20 +36,23 @@ pub(crate) struct SnapshotHeader {
 impl SnapshotHeader {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut content = [0; 16];
-        content[..8].copy_from_slice(&self.cluster.to_le_bytes());
+        content[..8].copy_from_slice(&self.store_id.to_le_bytes());
         content[8..].copy_from_slice(&self.zxid.0.to_le_bytes());
         KIND.seal(&content)
     }
 
     fn decode(content: &[u8]) -> SnapshotHeader {
-        SnapshotHeader { cluster: block::u64_at(content, 0), zxid: Zxid(block::u64_at(content, 8)) }
+        SnapshotHeader {
+            store_id: block::u64_at(content, 0),
+            zxid: Zxid(block::u64_at(content, 8)),
+        }
     }
 
     /// The seed of this snapshot's checksums, so that chunks of other snapshots are not valid in
     /// it.
     fn seed(&self) -> u32 {
         let mut place = [0; 16];
-        place[..8].copy_from_slice(&self.cluster.to_le_bytes());
+        place[..8].copy_from_slice(&self.store_id.to_le_bytes());
         place[8..].copy_from_slice(&self.zxid.0.to_le_bytes());
         crc32c::crc32c(&place)
     }
@@ -106,19 +109,19 @@ impl<V: Vfs> Snapshot<V> {
     /// Opens the snapshot at `zxid` and checks its header and its footer.
     ///
     /// # Errors
-    /// A snapshot of a later version or of another cluster, and those of the file system.
+    /// A snapshot of a later version or of another store, and those of the file system.
     pub(crate) fn open(
         dir: &Dir<V>,
         zxid: Zxid,
-        cluster: u64,
+        store_id: u64,
     ) -> Result<Result<Snapshot<V>, Unusable>, StoreError> {
         let file = dir.open(&FileName::Snapshot(zxid).to_string())?;
         let Some((_, content)) = file.read_block(0, &KIND)? else {
             return Ok(Err("the checksum of its header is wrong".into()));
         };
         let header = SnapshotHeader::decode(&content);
-        if header.cluster != cluster {
-            return Err(file.foreign(header.cluster, cluster));
+        if header.store_id != store_id {
+            return Err(file.foreign(header.store_id, store_id));
         }
         if header.zxid != zxid {
             return Ok(Err(format!("its header is that of the snapshot at {}", header.zxid)));

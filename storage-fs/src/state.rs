@@ -40,8 +40,8 @@ const OLDER_HEAD: usize = 24;
 pub(crate) struct Slot {
     /// Rises with every save; the valid slot with the higher generation is used.
     pub(crate) generation: u64,
-    /// The cluster id of all files of this server.
-    pub(crate) cluster: u64,
+    /// The store id of all files of this server.
+    pub(crate) store_id: u64,
     /// The log was durable up to this transaction when the slot was written: a log that ends before
     /// it is damaged.
     pub(crate) log_end: Zxid,
@@ -59,9 +59,9 @@ pub(crate) struct StateFile<V: Vfs> {
 
 impl Slot {
     /// The slot of a new store.
-    pub(crate) fn fresh(cluster: u64) -> Slot {
+    pub(crate) fn fresh(store_id: u64) -> Slot {
         let state = DurableState::default();
-        Slot { generation: 1, cluster, log_end: Zxid::ZERO, boot: None, state }
+        Slot { generation: 1, store_id, log_end: Zxid::ZERO, boot: None, state }
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -69,7 +69,7 @@ impl Slot {
         let length = u32::try_from(state.len()).expect("a few numbers are short");
         let mut content = Vec::with_capacity(HEAD + 4 + state.len());
         content.extend_from_slice(&self.generation.to_le_bytes());
-        content.extend_from_slice(&self.cluster.to_le_bytes());
+        content.extend_from_slice(&self.store_id.to_le_bytes());
         content.extend_from_slice(&self.log_end.0.to_le_bytes());
         let boot = self.boot.map_or(0, |BootId(id)| id.get());
         content.extend_from_slice(&boot.to_le_bytes());
@@ -92,7 +92,7 @@ impl Slot {
         }
         Some(Slot {
             generation: block::u64_at(content, 0),
-            cluster: block::u64_at(content, 8),
+            store_id: block::u64_at(content, 8),
             log_end: Zxid(block::u64_at(content, 16)),
             boot: if version < 3 { None } else { boot_at(content, 24) },
             state: postcard::from_bytes(&state).ok()?,

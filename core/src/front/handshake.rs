@@ -83,7 +83,7 @@ impl Front {
         if self.local.is_own(session) {
             let timeout_ms = cx.config.negotiate(request.timeout_ms);
             self.local.reattach(session, timeout_ms, cx.now.mono);
-            return FrontEffect::AwaitSync(conn, request);
+            return FrontEffect::ResumeLocalSession(conn, request);
         }
         FrontEffect::ResumeSession(conn, request)
     }

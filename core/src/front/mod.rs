@@ -71,8 +71,9 @@ pub(crate) enum FrontEffect {
     /// Ask the leader whether the session is alive, and have it moved to this server. The
     /// connection waits for the answer from [`Front::revalidate`] on.
     ResumeSession(ConnId, ConnectRequest),
-    /// The leader answers a sync of this connection after all messages that reached it before.
-    AwaitSync(ConnId, ConnectRequest),
+    /// Have the leader confirm that it has received all earlier messages of the session; then the
+    /// local session is resumed.
+    ResumeLocalSession(ConnId, ConnectRequest),
     /// The connection serves a session, whose timeout begins now, and continues with the requests
     /// that it has queued.
     Open { conn: ConnId, session: SessionId, timeout_ms: u32 },

@@ -82,7 +82,6 @@ impl Replica {
             });
         }
         self.log.apply(txn.zxid);
-        self.check_watermarks();
         self.tree.settle_digest();
         self.snapshots.txns = self.snapshots.txns.saturating_add(1);
         Ok(Some(Applied { txn, effects }))

@@ -132,6 +132,8 @@ impl Replica {
     }
 
     /// Checks that the parts of the replica agree about the positions of the log.
+    ///
+    /// Each transaction is checked twice: when it has been logged, and before it is applied.
     fn check_watermarks(&self) {
         let (applied, appended) = (self.log.applied(), self.log.appended());
         let (start, end) = (self.history.start(), self.history.end());
@@ -428,7 +430,6 @@ impl Replica {
     }
 
     fn keep(&mut self, entry: Entry, txn: Txn, cx: &mut Cx<'_>) {
-        self.check_watermarks();
         self.history.push(entry.zxid);
         self.recent.push(entry.clone());
         self.snapshots.bytes += entry.bytes.len() as u64;

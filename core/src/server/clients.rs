@@ -84,7 +84,9 @@ impl Server {
             FrontEffect::None => {}
             FrontEffect::CreateSession(conn, request) => self.create_session(conn, request, cx),
             FrontEffect::ResumeSession(conn, request) => self.resume_session(conn, request, cx),
-            FrontEffect::AwaitSync(conn, request) => self.resume_local_session(conn, request, cx),
+            FrontEffect::ResumeLocalSession(conn, request) => {
+                self.resume_local_session(conn, request, cx)
+            }
             FrontEffect::Open { conn, session, timeout_ms } => {
                 self.touch(session, timeout_ms, cx);
                 self.resume(conn, |_| false, cx);

@@ -315,7 +315,7 @@ impl Server {
     }
 
     /// Acts on servers that were silent for too long, and on the timers of a leader.
-    pub(super) fn check_silence(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn check_role_timers(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono;
         if self.timers.due(Timer::LeaderSilence, now)
             && let Role::Following(follower) = &self.role

@@ -55,7 +55,7 @@ impl Server {
         if let (Role::Following(follower), Some(progress)) =
             (&mut self.role, self.replica.loading_progress())
         {
-            follower.is_loading(progress, cx);
+            follower.report_loading(progress, cx);
         }
         let loaded = self.replica.continue_loading(cx);
         self.on_loaded(loaded, cx);

@@ -314,7 +314,7 @@ impl Follower {
 
     /// The leader's snapshot is being loaded: extends the deadline and reports the progress,
     /// because neither side sends anything else meanwhile.
-    pub(crate) fn is_loading(&mut self, (zxid, done, all): (Zxid, u64, u64), cx: &mut Cx<'_>) {
+    pub(crate) fn report_loading(&mut self, (zxid, done, all): (Zxid, u64, u64), cx: &mut Cx<'_>) {
         self.deadline = cx.now.mono.after(cx.config.init_limit());
         let Phase::Synchronization { link, .. } = self.phase else {
             return;

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_range_costs_more_than_any_detection() {
+    fn range_of_seeds_without_a_find_costs_more_than_any_other() {
         let ranges = vec![range(None, 60), range(Some("Z1"), 3), range(Some("Z2"), 50)];
         assert_eq!(median(&ranges), Some(50_000_000_000));
         assert_eq!(median(&[range(None, 60), range(Some("Z1"), 3), range(None, 60)]), None);

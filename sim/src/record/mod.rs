@@ -11,6 +11,10 @@
 //! 2. The trace: `trace::entries` makes its notes. State lines and timeline read notes, too.
 //! 3. Oracles: [`event::RunEvent::observations`]. State lines and timeline read these, too.
 //!
+//! Some records have one source, which calls the keeper directly: the answers to clients and the
+//! applied transactions (`machine/node/process`), the outputs of a turn for the trace, and broken
+//! connections for the state lines (`world`).
+//!
 //! To add something:
 //!
 //! * A new event: a variant of `RunEvent`; the compiler then asks every reader. It is worthwhile

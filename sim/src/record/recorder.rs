@@ -1,7 +1,8 @@
 //! The record keepers of a run, and the order in which they read an event.
 //!
-//! Owns all of them. Must not influence the run: nothing reads a record to decide what happens,
-//! apart from the conditions that end a run early.
+//! Owns all of them. Must not influence the run. Two records are read in it: `machine/node/disk`
+//! numbers a random stream by the count of audits, and `world/inject` looks whether a fault has
+//! recorded a hit. The conditions that end a run early are read, too.
 
 use zabkeeper_core::{Instant, ServerId};
 

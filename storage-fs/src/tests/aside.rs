@@ -5,7 +5,7 @@ use zabkeeper_core::{Epoch, EpochIndex, WriteId, Zxid};
 
 use super::damage::{append, sample, zxid};
 use super::mem::{MemDir, Unsynced};
-use super::world::{CLUSTER, reopen};
+use super::world::{STORE_ID, reopen};
 use crate::{Note, Options, StoreError, set_aside};
 
 /// A store with accepted epoch 4 whose last batch is damaged.
@@ -23,7 +23,7 @@ fn damaged() -> MemDir {
 }
 
 fn aside(dir: &MemDir) -> Result<Vec<String>, StoreError> {
-    let options = Options { segment_bytes: 4096, cluster_id: CLUSTER };
+    let options = Options { segment_bytes: 4096, store_id: STORE_ID };
     set_aside(dir.clone(), dir.clone(), options)
 }
 

@@ -103,7 +103,7 @@ fn truncation_of_damaged_log_fails_and_changes_nothing() {
 
 #[test]
 #[should_panic(expected = "before the snapshot at")]
-fn truncation_before_snapshot_panics() {
+fn truncation_to_a_zxid_below_the_snapshot_panics() {
     let sample = sample();
     let mut store = reopen(&sample.dir).expect("it is sound");
     save(&mut store, zxid(9));

@@ -6,7 +6,7 @@ use zabkeeper_core::store::{DiskCommand, DurableState, Entry, Recovered};
 use zabkeeper_core::{Epoch, WriteId, Zxid};
 
 use super::mem::{MemDir, Unsynced};
-use super::world::{CLUSTER, reopen};
+use super::world::{STORE_ID, reopen};
 use crate::segment::{BatchBuffer, FIRST_BATCH, SegmentHeader};
 use crate::vfs::{Vfs, VfsFile};
 use crate::{Opened, Options, StoreError, open};
@@ -383,15 +383,15 @@ fn purge_concurrent_with_truncation_is_no_damage_after_power_failure() {
 }
 
 #[test]
-fn files_of_another_cluster_are_refused() {
+fn files_of_another_store_are_refused() {
     let sample = sample();
     let other = MemDir::new();
-    let options = Options { cluster_id: CLUSTER + 1, ..Options::new(0) };
+    let options = Options { store_id: STORE_ID + 1, ..Options::new(0) };
     drop(open(other.clone(), other.clone(), options).expect("a new store"));
     let foreign = other.bytes("state");
     let result = sample.after("state", |bytes| *bytes = foreign);
     let name = sample.snapshots[1].to_owned();
-    let expected = StoreError::ForeignCluster { file: name, found: CLUSTER, expected: CLUSTER + 1 };
+    let expected = StoreError::ForeignStore { file: name, found: STORE_ID, expected: STORE_ID + 1 };
     assert_eq!(result, Err(expected));
 }
 
@@ -455,7 +455,7 @@ fn zxid_gap_within_or_between_batches_is_damage() {
         for batches in [&[&[first, second][..]][..], &[&[first][..], &[second][..]]] {
             let dir = MemDir::new();
             drop(reopen(&dir).expect("a new store"));
-            let header = SegmentHeader::new(CLUSTER, first, Zxid::ZERO);
+            let header = SegmentHeader::new(STORE_ID, first, Zxid::ZERO);
             let name = format!("log.{:016x}", first.0);
             let mut file = dir.create(&name).expect("nothing is in the way");
             file.write_at(0, &header.encode()).expect("nothing is in the way");

@@ -307,7 +307,7 @@ fn no_change_of_one_file_loses_acknowledged_write_silently() {
                     }
                     Err(
                         StoreError::Damaged { .. }
-                        | StoreError::ForeignCluster { .. }
+                        | StoreError::ForeignStore { .. }
                         | StoreError::UnknownVersion { .. },
                     ) => {
                         refused += 1;

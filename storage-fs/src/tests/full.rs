@@ -5,7 +5,7 @@ use zabkeeper_core::store::{DiskCommand, DiskEvent};
 
 use super::damage::{append, zxid};
 use super::mem::MemDir;
-use super::world::{CLUSTER, reopen};
+use super::world::{STORE_ID, reopen};
 use crate::{Opened, Options, StoreError, open};
 
 fn chunk(counter: u64, index: u32, last: bool) -> DiskCommand {
@@ -98,7 +98,7 @@ fn snapshot_write_error_stops_lane() {
 fn segment_size_is_halved_until_it_fits_the_disk() {
     const ROOM: u64 = 65_000;
     let dir = MemDir::new();
-    let options = Options { segment_bytes: 1 << 20, cluster_id: CLUSTER };
+    let options = Options { segment_bytes: 1 << 20, store_id: STORE_ID };
     let mut store = open(dir.clone(), dir.clone(), options).expect("a new store");
     dir.set_room(Some(ROOM));
     let mut counter = 0;

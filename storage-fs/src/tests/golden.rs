@@ -8,7 +8,7 @@ use zabkeeper_core::store::{DiskCommand, DurableState, Entry};
 use zabkeeper_core::{Epoch, Seed, ServerId, WriteId, Zxid};
 
 use super::mem::MemDir;
-use super::world::{CLUSTER, reopen};
+use super::world::{STORE_ID, reopen};
 use crate::block::Kind;
 use crate::vfs::{Vfs, VfsFile};
 
@@ -53,7 +53,7 @@ fn file_formats_are_unchanged() {
 fn state_file_version_1_is_read_and_rewritten_as_version_3() {
     let state = postcard::to_allocvec(&(Epoch(6), Epoch(5), Zxid::ZERO)).expect("it encodes");
     let mut content = Vec::new();
-    for number in [2, CLUSTER, 0] {
+    for number in [2, STORE_ID, 0] {
         content.extend_from_slice(&number.to_le_bytes());
     }
     content.extend_from_slice(&u32::try_from(state.len()).expect("small").to_le_bytes());

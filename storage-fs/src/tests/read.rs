@@ -6,7 +6,7 @@ use zabkeeper_core::{LinkId, WriteId, Zxid};
 
 use super::damage::{append, last_batch, sample, sample_with_gap, snapshot, zxid};
 use super::mem::MemDir;
-use super::world::{CLUSTER, reopen};
+use super::world::{STORE_ID, reopen};
 use crate::vfs::Vfs;
 use crate::{Opened, Options, open};
 
@@ -68,7 +68,7 @@ fn log_read_starts_after_any_zxid_and_respects_byte_limit() {
 #[test]
 fn sequential_log_reads_need_no_search() {
     let dir = MemDir::new();
-    let options = Options { segment_bytes: 1 << 20, cluster_id: CLUSTER };
+    let options = Options { segment_bytes: 1 << 20, store_id: STORE_ID };
     let mut store = open(dir.clone(), dir.clone(), options).expect("a new store");
     for batch in 0..300 {
         let appends: Vec<_> = (1..=3).map(|i| append(batch * 3 + i, 8)).collect();

@@ -10,7 +10,7 @@ use zabkeeper_core::{Epoch, EpochIndex, LinkId, WriteId, Zxid};
 use super::mem::{MemDir, Rng};
 use crate::{Inspected, Opened, Options, StoreError, inspect, open};
 
-pub(super) const CLUSTER: u64 = 0x00c0_ffee_0bad_cafe;
+pub(super) const STORE_ID: u64 = 0x00c0_ffee_0bad_cafe;
 
 /// Small, so that a segment holds only a few batches.
 const SEGMENT_BYTES: u64 = 4096 + 2100;
@@ -21,7 +21,7 @@ pub(super) fn reopen(dir: &MemDir) -> Result<Opened<MemDir>, StoreError> {
 }
 
 fn reopen_both(log: &MemDir, snapshots: &MemDir) -> Result<Opened<MemDir>, StoreError> {
-    let options = Options { segment_bytes: SEGMENT_BYTES, cluster_id: CLUSTER };
+    let options = Options { segment_bytes: SEGMENT_BYTES, store_id: STORE_ID };
     open(log.clone(), snapshots.clone(), options)
 }
 

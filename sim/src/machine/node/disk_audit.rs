@@ -240,7 +240,7 @@ mod tests {
     use crate::engine::seed::Seeds;
     use crate::machine::fs::{FolderId, Pace};
 
-    const OPTIONS: Options = Options { cluster_id: 7, segment_bytes: 4_096 };
+    const OPTIONS: Options = Options { store_id: 7, segment_bytes: 4_096 };
     const LATER: Instant = Instant(1_000_000_000);
 
     fn disk_and_store() -> (Rc<RefCell<Disk>>, Opened<SimFs>) {

@@ -1,7 +1,7 @@
 //! A server process: the real server and driver, and a host's loop around them as in `net-tokio`.
 //!
-//! Owns the turns of the loop and their inputs. `turns` has the times of the turns, `inbox` the queue
-//! of deliveries, `sockets` the connections, `servers` the network between servers,
+//! Owns the turns of the loop and their inputs. `turns` has the times of the turns, `inbox` the
+//! queue of deliveries, `sockets` the connections, `servers` the network between servers,
 //! `notifications` how notifications travel, and `observe` the observations for oracles. Must not
 //! decide when the process runs.
 
@@ -376,7 +376,6 @@ impl Process {
         if self.turns.stood_still() && self.odd.chance(1, 2) {
             inbox::disorder(&mut self.inbox, &mut self.odd);
         }
-        let steps_before = shared.recorder.counters.counts.steps;
         let now = clock.read(shared.now);
         for _ in 0..shared.options.server.batch_inputs {
             let Some(delivered) = self.inbox.pop_front() else { break };
@@ -391,17 +390,18 @@ impl Process {
         self.driver.begin_turn(now);
         self.take_notes(now, shared);
         self.out.cost = 0;
+        let mut steps = 0;
         while !self.ending
             && let Some(input) = self.driver.next_input(now, &self.server, self.out.cost)
         {
             self.out.cost = 0;
             self.step(now, input, shared);
+            steps += 1;
         }
         shared.schedule_arrivals();
         self.inject_disk_faults(disk, shared);
         self.dispatch(now, disk, shared);
         self.observe_longest_wait(clock, shared);
-        let steps = shared.recorder.counters.counts.steps - steps_before;
         self.turns.end(steps * shared.options.server.step_ns * slowness, shared.now);
         self.plan(clock, shared);
         self.audits.is_due(shared.options.disk_audit_txns) && !self.ending
@@ -455,7 +455,7 @@ impl Process {
     fn take(&mut self, now: Now, delivered: Delivered, shared: &mut Shared) {
         match delivered {
             Delivered::Accepted(id, from, port) => self.accepted(now, id, (from, port), shared),
-            Delivered::Dialled(dial, stands) => self.take_dialled(now, dial, stands),
+            Delivered::Dialled(dial, stands) => self.take_dialled(now, dial, stands, shared),
             Delivered::Bytes(id, bytes) => self.received(now, id, &bytes, shared),
             Delivered::Gone(id) => self.gone(now, id, shared),
             Delivered::Notified(notified) => self.take_notification(notified, shared),

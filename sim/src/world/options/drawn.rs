@@ -182,7 +182,7 @@ fn every_setting_varies_or_has_a_reason() {
         of_servers(&mut values, options.driver_peers(0));
         of_client(&mut values, &options);
         // The seed determines the id.
-        let storage_fs::Options { segment_bytes, cluster_id: _ } = storage_fs::Options {
+        let storage_fs::Options { segment_bytes, store_id: _ } = storage_fs::Options {
             segment_bytes: options.server.segment_bytes,
             ..storage_fs::Options::new(0)
         };

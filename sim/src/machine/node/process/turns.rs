@@ -1,5 +1,5 @@
-//! When the process runs next: when something arrives and at its deadline, but not while it computes
-//! or is paused.
+//! When the process runs next: when something arrives and at its deadline, but not while it
+//! computes or is paused.
 //!
 //! Owns these times. Must not run the process, nor know what is due.
 
