@@ -182,7 +182,7 @@ mod tests {
         Voters::new((1..=n).map(ServerId))
     }
 
-    /// QV-01.
+    /// QV-01: a majority is a quorum.
     #[test]
     fn quorum_is_more_than_half() {
         for (n, needed) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)] {

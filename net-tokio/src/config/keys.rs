@@ -299,7 +299,7 @@ pub(crate) fn of_line(key: &str) -> &str {
 pub(crate) enum Flag<'a> {
     /// The option sets this key.
     Key(&'a str),
-    /// A key that ZooKeeper does not read from this option; the text says what to write instead.
+    /// A key that ZooKeeper does not read from a `-D` option; the text says what to write instead.
     Misplaced(&'static str),
     /// An unknown name with the prefix `zookeeper.`, probably misspelt.
     Unknown,

@@ -51,7 +51,7 @@ pub(super) struct PeerConn {
     pub(super) heard: bool,
     /// When the last message arrived, or when the connection was established.
     pub(super) heard_at: Instant,
-    /// Has the core sent anything on it? Then the core treats the other end as its learner.
+    /// Has the core sent anything on it? On an accepted link, the other end is then its learner.
     pub(super) taken: bool,
     /// The notification that is queued and has not left.
     pub(super) sending: Option<Notification>,

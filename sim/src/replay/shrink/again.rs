@@ -18,8 +18,8 @@ use crate::run::job::Job;
 use crate::world::World;
 use crate::world::options::Options;
 
-/// A run gets this fraction of the budget, and again as long as it loses enough steps in it. The
-/// search for other runs gets twice as much at a time.
+/// The budget is cut into this many parts. A run gets one, and another one if the last part removed
+/// enough of its steps; a search for another run gets two.
 const PART: u64 = 8;
 /// Losing this fraction of its steps is enough.
 const LEAST_LOSS: usize = 4;
