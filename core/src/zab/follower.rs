@@ -40,7 +40,7 @@ pub(crate) struct Follower {
     /// Had this server no data when the link came up, so that it joins the leader's ensemble?
     joins: bool,
     /// While the leader's snapshot is being loaded: when to report the progress next.
-    says_loading: Instant,
+    next_loading_report: Instant,
 }
 
 /// The phase of the follower; the diagram is in the module above.
@@ -96,7 +96,7 @@ impl Follower {
             acked: Zxid::ZERO,
             keeps_data: false,
             joins: false,
-            says_loading: Instant(0),
+            next_loading_report: Instant(0),
         }
     }
 
@@ -319,8 +319,8 @@ impl Follower {
         let Phase::Synchronization { link, .. } = self.phase else {
             return;
         };
-        if self.says_loading <= cx.now.mono {
-            self.says_loading = cx.now.mono.after(cx.config.tick() / 2);
+        if self.next_loading_report <= cx.now.mono {
+            self.next_loading_report = cx.now.mono.after(cx.config.tick() / 2);
             cx.send_peer(link, FromLearner::Loading { done, all });
             cx.out.notices.push(Notice::Loading { zxid, done, all });
         }
@@ -374,11 +374,11 @@ impl Follower {
             return FollowerEffect::Abandon(LinkCloseReason::Looks(StepDownReason::Outdated));
         }
         let fresh = epoch > state.accepted_epoch;
-        let forgetful = replica.history_status() == HistoryStatus::Uninitialized && !empty;
+        let may_have_lost_data = replica.history_status() == HistoryStatus::Uninitialized && !empty;
         let joins = self.joins && ensemble != 0;
         let write = replica.save_state(cx, |state| {
             state.accepted_epoch = epoch;
-            state.damaged |= forgetful;
+            state.damaged |= may_have_lost_data;
             // The history to come belongs to another ensemble, so its former identity is removed.
             // The identity of the same ensemble stays: this server may lead with it.
             state.identity.take_if(|known| joins && known.id != ensemble);
@@ -387,7 +387,7 @@ impl Follower {
         if !fresh {
             cx.mark(Mark::PromiseRepeated);
         }
-        if forgetful {
+        if may_have_lost_data {
             cx.mark(Mark::FoundEmpty);
         }
         FollowerEffect::None

@@ -22,7 +22,7 @@ pub struct Rule {
     /// The number of the hit, from one on. Hits of all servers in the role count.
     pub nth: u32,
     /// The role that the server must have before or after the step; `None`: any.
-    pub side: Option<Side>,
+    pub side: Option<RuleRole>,
     /// The fault.
     pub fault: Fault,
     /// The choices of the fault; `None`: drawn from the seed.
@@ -34,7 +34,7 @@ pub struct Rule {
 /// The role of a server whose hits count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names are the documentation")]
-pub enum Side {
+pub enum RuleRole {
     Looking,
     Leading,
     Following,
@@ -44,7 +44,7 @@ pub enum Side {
 #[derive(Debug)]
 pub struct Targets {
     /// Steps that hit each mark: of all servers, and of servers in each role.
-    hits: [[u32; Mark::ALL.len()]; 1 + Side::ALL.len()],
+    hits: [[u32; Mark::ALL.len()]; 1 + RuleRole::ALL.len()],
     rules: Vec<Armed>,
     /// Rules that are due and were not executed by the process; the world takes them.
     pub met: Vec<Met>,
@@ -100,22 +100,22 @@ const AT_MARKS: [(Fault, u64); 20] = [
 /// Maximum number of drawn rules per run.
 const RULES_MAX: u64 = 4;
 
-impl Side {
-    const ALL: [Side; 3] = [Side::Looking, Side::Leading, Side::Following];
+impl RuleRole {
+    const ALL: [RuleRole; 3] = [RuleRole::Looking, RuleRole::Leading, RuleRole::Following];
 
     fn name(self) -> &'static str {
         match self {
-            Side::Looking => "looking",
-            Side::Leading => "leading",
-            Side::Following => "following",
+            RuleRole::Looking => "looking",
+            RuleRole::Leading => "leading",
+            RuleRole::Following => "following",
         }
     }
 
     fn is(self, role: Role) -> bool {
         match self {
-            Side::Looking => role == Role::Looking,
-            Side::Leading => matches!(role, Role::Begins | Role::Leads),
-            Side::Following => matches!(role, Role::Joins | Role::Follows),
+            RuleRole::Looking => role == Role::Looking,
+            RuleRole::Leading => matches!(role, Role::Begins | Role::Leads),
+            RuleRole::Following => matches!(role, Role::Joins | Role::Follows),
         }
     }
 }
@@ -173,7 +173,7 @@ impl Rule {
             _ => rng.magnitude(1, 2_000),
         };
         let nth = u32::try_from(nth).expect("small");
-        let side = rng.chance(1, 4).then(|| *rng.pick(&Side::ALL));
+        let side = rng.chance(1, 4).then(|| *rng.pick(&RuleRole::ALL));
         let fault = *weighted(faults, rng);
         Rule { mark, nth, side, fault, choices: None, effect: String::new() }
     }
@@ -374,7 +374,7 @@ pub fn weight(mark: Mark) -> u64 {
 impl Targets {
     /// These rules, counted from the beginning of the run.
     pub fn new(rules: &[Rule], seeds: Seeds) -> Targets {
-        let hits = [[0; Mark::ALL.len()]; 1 + Side::ALL.len()];
+        let hits = [[0; Mark::ALL.len()]; 1 + RuleRole::ALL.len()];
         let mut targets =
             Targets { hits, rules: Vec::new(), met: Vec::new(), fork: None, off: false };
         targets.replace(rules, seeds);
@@ -396,7 +396,7 @@ impl Targets {
         }
     }
 
-    fn count(&self, mark: Mark, side: Option<Side>) -> u32 {
+    fn count(&self, mark: Mark, side: Option<RuleRole>) -> u32 {
         self.hits[side.map_or(0, |side| 1 + side as usize)][mark as usize]
     }
 
@@ -427,10 +427,10 @@ impl Targets {
         if self.off {
             return Vec::new();
         }
-        let is = |side: Side| roles.into_iter().any(|role| side.is(role));
+        let is = |side: RuleRole| roles.into_iter().any(|role| side.is(role));
         for mark in marks.iter() {
             self.hits[0][mark as usize] += 1;
-            for side in Side::ALL.into_iter().filter(|side| is(*side)) {
+            for side in RuleRole::ALL.into_iter().filter(|side| is(*side)) {
                 self.hits[1 + side as usize][mark as usize] += 1;
             }
         }
@@ -471,11 +471,11 @@ impl Targets {
     }
 }
 
-impl FromStr for Side {
+impl FromStr for RuleRole {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Side, String> {
-        let found = Side::ALL.into_iter().find(|side| side.name() == text);
+    fn from_str(text: &str) -> Result<RuleRole, String> {
+        let found = RuleRole::ALL.into_iter().find(|side| side.name() == text);
         found.ok_or_else(|| format!("{text:?} is none of looking, leading, following"))
     }
 }

@@ -65,7 +65,7 @@ impl World {
     fn faults_phase(&mut self) -> bool {
         let bounded = self.shared.options.fault_events > 0;
         loop {
-            while self.shared.now < self.ends && !self.is_worn_out() {
+            while self.shared.now < self.ends && !self.has_used_up_its_events() {
                 let look = if bounded { Instant(self.shared.now.0 + LOOK) } else { self.ends };
                 if !self.run_until(look.min(self.ends)) {
                     return false;
@@ -79,7 +79,7 @@ impl World {
     }
 
     /// Whether the run has reached its limit of events: another run then finds more per CPU second.
-    fn is_worn_out(&self) -> bool {
+    fn has_used_up_its_events(&self) -> bool {
         let most = self.shared.options.fault_events;
         most > 0 && self.shared.recorder.trace.events() >= most
     }

@@ -407,7 +407,7 @@ impl Oracles {
         let rules = self.model.rules();
         self.outside.acted(checks, id, acts, (now, awake), rules.tick)?;
         zab.has_quorum_contact(checks, id, (now, awake), rules.silence_limit())?;
-        self.progress.gives_up_in_time(checks, id, (now, awake), rules.sync_limit)?;
+        self.progress.leaves_in_time(checks, id, (now, awake), rules.sync_limit)?;
         let since = zab.role_since(id).max(awake);
         self.progress.begins_in_time(checks, id, (now, since), rules.begin_limit)?;
         self.progress.commits_in_time(checks, zab, id, (now, awake), rules.commit_within)?;

@@ -284,7 +284,7 @@ impl Progress {
     /// ZAB-18, L8: a leader drops a synced learner that has acknowledged nothing for the limit,
     /// although some are outstanding. `awake` is the end of the leader's last pause. A clock
     /// may run at half speed.
-    pub(super) fn gives_up_in_time(
+    pub(super) fn leaves_in_time(
         &self,
         checks: &mut Checks,
         id: ServerId,

@@ -363,7 +363,7 @@ impl History {
     }
 
     /// A server leaves its role and begins to lead again, without a restart.
-    pub(super) fn rises_again(&mut self, id: ServerId) {
+    pub(super) fn starts_again(&mut self, id: ServerId) {
         self.looks(id);
         self.rises(id);
     }

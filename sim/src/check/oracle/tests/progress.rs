@@ -58,11 +58,11 @@ fn l8_leader_keeps_a_learner_that_acknowledges_nothing() {
 #[test]
 fn l8_leader_without_followers_does_not_give_up() {
     check_pair_of(3, "L8", |h, violating| {
-        h.rises_again(S1);
+        h.starts_again(S1);
         h.waits(20_000);
         h.shows(S1);
         if !violating {
-            h.rises_again(S1);
+            h.starts_again(S1);
         }
         h.waits(6_000);
         h.shows(S1);

@@ -105,7 +105,7 @@ fn z8_epoch_begins_with_less_than_an_earlier_one() {
         // Server 1 has begun epoch 2 with one more entry, handles late the acknowledgement of
         // server 3, and serves for a moment. Until then no server has committed that entry.
         let extra = only_the_leader_logs(h);
-        h.rises_again(S1);
+        h.starts_again(S1);
         h.turns_to(S3, S1);
         h.promises(S3, S1, E2);
         h.promises_itself(S1, E2);
