@@ -183,14 +183,17 @@ impl Conn {
         }
         // Small requests that were read together, and the operation of the last.
         let (mut small, mut last) = (Arrival { at: now, requests: 0, large: 0 }, 0);
-        let mut taken = 0;
+        let (mut taken, mut read) = (0, Ok(()));
         while taken < window {
-            let large = self.check_length(common)?;
-            let before = self.buffer.len();
-            let request = self.frames.next(&mut self.buffer).map_err(ConnCloseReason::Malformed)?;
-            let Some(request) = request else { break };
-            let length = before - self.buffer.len();
-            let request = self.after_wait(request, length, common, now)?;
+            let (request, large) = match self.read_request(common, now) {
+                Ok(Some(request)) => request,
+                Ok(None) => break,
+                Err(why) => {
+                    // The requests before it were handed over, and count.
+                    read = Err(why);
+                    break;
+                }
+            };
             taken += 1;
             let op = request.request.op();
             common.queue.push(self.id, ClientEvent::Request(request));
@@ -206,6 +209,7 @@ impl Conn {
         }
         self.arrived(small, last, &mut common.metrics.load);
         common.metrics.received += u64::from(taken);
+        read?;
         if taken > 0 {
             self.unfinished.ended();
         }
@@ -220,6 +224,21 @@ impl Conn {
         }
         self.unfinished.note(self.buffer.len(), now);
         Ok(())
+    }
+
+    /// Reads a request if a whole one has arrived: with its bytes if it is large.
+    fn read_request(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+    ) -> Result<Option<(RequestFrame, Option<u32>)>, ConnCloseReason> {
+        let large = self.check_length(common)?;
+        let before = self.buffer.len();
+        let request = self.frames.next(&mut self.buffer).map_err(ConnCloseReason::Malformed)?;
+        let Some(request) = request else { return Ok(None) };
+        let length = before - self.buffer.len();
+        let request = self.after_wait(request, length, common, now)?;
+        Ok(Some((request, large)))
     }
 
     /// How many requests may be read now; zero pauses the connection until something has changed.

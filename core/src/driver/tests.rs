@@ -198,6 +198,20 @@ pub(super) fn create(path: &str) -> Request {
 }
 
 #[test]
+fn requests_before_an_oversized_frame_are_counted() {
+    let limits = ClientLimits { max_frame: 1_000, ..ClientLimits::default() };
+    let mut host = Host::new(limits, TurnLimits::default());
+    let conn = host.connect(1);
+    let before = host.driver.clients.metrics().received;
+    let mut bytes = frames(["/a", "/b"].map(create));
+    bytes.extend_from_slice(&2_000_u32.to_be_bytes());
+    host.receive(conn, &bytes);
+    host.turns(3);
+    assert_eq!(host.driver.clients.metrics().received, before + 2);
+    assert_eq!(host.interest(conn), Interest::Close);
+}
+
+#[test]
 fn event_that_leaves_with_an_answer_leaves_no_work_behind() {
     const CLIENTS: usize = 600;
     let limits = ClientLimits { connections_per_ip: None, ..ClientLimits::default() };
