@@ -1,7 +1,8 @@
 //! The other servers: election notifications, and links (Java `QuorumCnxManager`,
 //! `LearnerCnxAcceptor`).
 //!
-//! Owns when votes are sent and when an election ends, and links until a role adopts them. Must not know the phases of a role.
+//! Owns when votes are sent and when an election ends, and links until a role adopts them. Must not
+//! know the phases of a role.
 
 use super::Server;
 use super::role::Role;

@@ -18,8 +18,8 @@ use crate::run::job::Job;
 use crate::world::World;
 use crate::world::options::Options;
 
-/// The budget is cut into this many parts. A run gets one, and another one if the last part removed
-/// enough of its steps; a search for another run gets two.
+/// The budget is cut into this many parts. A run gets one, and another one if the last part
+/// removed enough of its steps; a search for another run gets two.
 const PART: u64 = 8;
 /// Losing this fraction of its steps is enough.
 const LEAST_LOSS: usize = 4;
