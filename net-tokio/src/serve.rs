@@ -12,7 +12,7 @@ use bytes::Bytes;
 use storage_fs::{Opened, Options, OsDir, StoreError};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use zabkeeper_core::driver::SocketId;
 use zabkeeper_core::store::Recovered;
@@ -120,18 +120,12 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     accepting.abort();
     let is_client = |socket: &Rc<Socket>| matches!(socket.id, SocketId::Client(_));
     // A task for each, so that a client that does not read delays no other one.
-    let replies: Vec<_> = (shared.sockets().into_iter().filter(is_client))
-        .map(|socket| {
-            let shared = Rc::clone(&shared);
-            tokio::task::spawn_local(async move { conn::write_rest(&socket, &shared).await })
-        })
-        .collect();
-    let replies = async {
-        for reply in replies {
-            reply.await.expect("a panic aborts the process");
-        }
-    };
-    let _in_time = timeout(LAST_REPLIES, replies).await;
+    let mut replies = JoinSet::new();
+    for socket in shared.sockets().into_iter().filter(is_client) {
+        let shared = Rc::clone(&shared);
+        replies.spawn_local(async move { conn::write_rest(&socket, &shared).await });
+    }
+    let _in_time = timeout(LAST_REPLIES, replies.join_all()).await;
     match ended {
         Ended::Stopped { complete: true } => tracing::info!("stopped"),
         Ended::Stopped { complete: false } => {
