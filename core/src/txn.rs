@@ -218,12 +218,6 @@ impl Txn {
         }
         Ok(txn)
     }
-
-    /// Does it end a session whose client was silent for too long? The leader proposes such a
-    /// transaction itself, so it has no origin.
-    pub(crate) fn is_expiry(&self) -> bool {
-        self.op == TxnOp::CloseSession && self.origin.is_none()
-    }
 }
 
 impl fmt::Display for Txn {

@@ -410,12 +410,7 @@ impl Front {
 
     /// A session has moved to another server: closes its connection, unless that connection is
     /// still revalidating, because its handshake may be newer than the move.
-    pub(super) fn leave_session(
-        &mut self,
-        session: SessionId,
-        replica: &mut Replica,
-        cx: &mut Cx<'_>,
-    ) {
+    fn leave_session(&mut self, session: SessionId, replica: &mut Replica, cx: &mut Cx<'_>) {
         let Some(conn) = self.by_session.get(&session).copied() else {
             return;
         };
@@ -430,7 +425,8 @@ impl Front {
         match txn.op {
             TxnOp::CloseSession => {
                 cx.mark(Mark::SessionClosed);
-                if txn.is_expiry() {
+                // The leader proposes an expiry itself, so it has no origin.
+                if txn.origin.is_none() {
                     self.note_expired(txn.session, cx);
                 }
                 self.end_session(txn.session, replica, cx);

@@ -165,16 +165,15 @@ impl Peers {
         }
         self.changed.push(link);
         self.ungreeted.retain(|other| *other != link);
+        if !dialled && (proven || self.local.secrets.is_empty()) {
+            self.abandon_dial(id, now);
+        }
         let peer = self.peers.entry(id).or_default();
         if dialled {
             peer.failure = None;
         } else {
             peer.end_pauses();
-            if proven || self.local.secrets.is_empty() {
-                self.abandon_dial(id, now);
-            }
         }
-        let peer = self.peers.entry(id).or_default();
         match channel {
             Channel::Quorum => {
                 for other in before.into_iter().filter(|_| !dialled) {
