@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use zabkeeper_core::io::{ClientCommand, ClientEvent};
 use zabkeeper_core::wire::{
-    FromServer, Reply, ReplyKind, Request, RequestFrame, ServerFrames, XID_PING,
+    FromServer, Reply, ReplyBody, ReplyKind, Request, RequestFrame, ServerFrames, XID_PING,
 };
 use zabkeeper_core::{ConnId, ErrorCode};
 
@@ -84,11 +84,16 @@ impl Conn {
                 else {
                     panic!("{id}: {command} cannot be read");
                 };
+                let mut right = reply.clone();
+                if let Ok(ReplyBody::BrokenMulti(_)) = right.result {
+                    // Clients take no body with an error.
+                    right.result = Err(ErrorCode::Marshalling);
+                }
                 let is_for = |asked: &Asked| {
                     let read = FromServer::reply(xid, zxid, err, body.clone(), asked.kind);
                     let refused = reply.result == Err(ErrorCode::SchemeRequired);
                     let same = xid == if refused { asked.sent } else { asked.xid };
-                    same && read.is_ok_and(|read| read == *reply)
+                    same && read.is_ok_and(|read| read == right)
                 };
                 let place = self.answered(is_for);
                 assert!(place.is_some(), "{id}: {command} answers none of {:?}", self.asked);

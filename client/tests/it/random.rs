@@ -316,6 +316,7 @@ fn body_for(kind: ReplyKind) -> ReplyBody {
         ReplyKind::Acl => ReplyBody::Acl(vec![], stat),
         ReplyKind::Number => ReplyBody::Number(0),
         ReplyKind::Token => ReplyBody::Token(None),
+        ReplyKind::NullPath => ReplyBody::NullPath,
         ReplyKind::Identities => ReplyBody::Identities(vec![]),
         ReplyKind::Data => ReplyBody::Data(None, stat),
         ReplyKind::Children => ReplyBody::Children(vec![]),

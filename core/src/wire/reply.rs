@@ -88,6 +88,7 @@ pub enum ReplyKind {
     Number,
     Identities,
     Token,
+    NullPath,
 }
 
 impl Reply {
@@ -158,6 +159,10 @@ impl ReplyBody {
             ReplyKind::Multi => ReplyBody::Multi(multi::decode_results(r)?),
             ReplyKind::Acl => ReplyBody::Acl(r.vector("acl", Acl::decode)?, Stat::decode(r)?),
             ReplyKind::Token => ReplyBody::Token(r.buffer("token")?),
+            ReplyKind::NullPath => match r.int("null path")? {
+                -1 => ReplyBody::NullPath,
+                length => return Err(Malformed::Length { field: "null path", length }),
+            },
             ReplyKind::Number => ReplyBody::Number(r.int("number")?),
             ReplyKind::Identities => ReplyBody::Identities(r.vector("clientInfo", Id::decode)?),
             ReplyKind::ChildrenStat => ReplyBody::ChildrenStat(children(r)?, Stat::decode(r)?),

@@ -390,6 +390,7 @@ impl Request {
             Request::GetChildren { with_stat: false, .. } => ReplyKind::Children,
             Request::GetChildren { with_stat: true, .. } => ReplyKind::ChildrenStat,
             Request::Multi(_) | Request::MultiRead(_) => ReplyKind::Multi,
+            Request::NoPath { op: OpCode::Sync, .. } => ReplyKind::NullPath,
             Request::Delete { .. }
             | Request::Check { .. }
             | Request::Ping

@@ -56,8 +56,7 @@ impl Model {
             Request::Sync { path } => Ok(ReplyBody::Path(path.clone())),
             Request::Ping | Request::SetWatches(_) => Ok(ReplyBody::Empty),
             Request::AddWatch { .. } => Ok(ReplyBody::Number(0)),
-            // The reply's null path is not decoded, because the expected body is empty.
-            Request::NoPath { op: OpCode::Sync, .. } => Ok(ReplyBody::Empty),
+            Request::NoPath { op: OpCode::Sync, .. } => Ok(ReplyBody::NullPath),
             Request::NoPath { op: OpCode::CheckWatches | OpCode::RemoveWatches, .. } => {
                 Err(ErrorCode::NoWatcher)
             }
