@@ -71,8 +71,15 @@ impl TimerTable {
 
     /// The earliest deadline and its timer; of equal deadlines the first timer in `ALL`.
     pub(crate) fn next(&self) -> Option<(Instant, Timer)> {
-        let set = self.0.into_iter().zip(Timer::ALL);
-        set.filter_map(|(deadline, timer)| Some((deadline?, timer))).min_by_key(|(at, _)| *at)
+        let mut next = None;
+        for (place, deadline) in self.0.iter().enumerate() {
+            if let Some(at) = *deadline
+                && next.is_none_or(|(earliest, _)| at < earliest)
+            {
+                next = Some((at, Timer::ALL[place]));
+            }
+        }
+        next
     }
 
     /// Whether the deadline has passed. If so, clears it.

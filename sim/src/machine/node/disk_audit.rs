@@ -133,15 +133,16 @@ pub fn log(disk: &Disk, now: Instant, store: Options) -> Result<Vec<Entry>, Stri
     if history.start() == history.end() {
         return Ok(Vec::new());
     }
-    read(&mut opened.reader, LinkId(0), history.start())
+    read(&mut opened.reader, LinkId(0), history.start(), u32::MAX)
 }
 
 fn read<V: Vfs>(
     reader: &mut ReaderLane<V>,
     link: LinkId,
     after: Zxid,
+    bytes: u32,
 ) -> Result<Vec<Entry>, String> {
-    match reader.run(&DiskCommand::ReadLog { link, after, bytes: u32::MAX }) {
+    match reader.run(&DiskCommand::ReadLog { link, after, bytes }) {
         DiskEvent::LogRead { found, .. } => found,
         other @ (DiskEvent::Done(_)
         | DiskEvent::ChunkDone { .. }
@@ -151,28 +152,36 @@ fn read<V: Vfs>(
     }
 }
 
-/// Checks that the reader lane can read the whole log, from its beginning and from the snapshot. A
-/// leader promises that to learners whose log ends there; if the log were unreadable, it would
-/// refuse them for ever.
+/// Checks that the reader lane can read the whole log from its beginning, and can begin at the
+/// snapshot. A leader promises that to learners whose log ends there; if the log were unreadable,
+/// it would refuse them for ever.
 fn reads_back<V: Vfs>(recovered: &Recovered, reader: &mut ReaderLane<V>) -> Result<(), String> {
     let history = &recovered.history;
+    let (start, end) = (history.start(), history.end());
+    if start == end {
+        return Ok(());
+    }
+    let unreadable = |after, why| format!("after {after}, to {end}: {why}");
+    let entries = read(reader, LinkId(0), start, u32::MAX).map_err(|why| unreadable(start, why))?;
+    let mut found = EpochIndex::after(start);
+    for entry in &entries {
+        if !found.may_follow(entry.zxid) {
+            return Err(format!("{} is read behind {}", entry.zxid, found.end()));
+        }
+        found.push(entry.zxid);
+    }
+    if found != *history {
+        return Err(format!("the log reports {history:?}, and what is read is {found:?}"));
+    }
     let snapshot = recovered.snapshot.as_ref().map_or(Zxid::ZERO, |image| image.zxid);
-    let mut from = vec![history.start(), snapshot];
-    from.dedup();
-    for (number, after) in from.into_iter().filter(|after| *after < history.end()).enumerate() {
-        let found = read(reader, LinkId(number as u64), after);
-        let entries = found.map_err(|why| format!("after {after}, to {}: {why}", history.end()))?;
-        let mut read = EpochIndex::after(after);
-        for entry in &entries {
-            if !read.may_follow(entry.zxid) {
-                return Err(format!("{} is read behind {}", entry.zxid, read.end()));
-            }
-            read.push(entry.zxid);
-        }
-        let whole = if after == history.start() { read == *history } else { true };
-        if !whole || read.end() != history.end() {
-            return Err(format!("the log reports {history:?}, and what is read is {read:?}"));
-        }
+    if snapshot <= start || snapshot >= end {
+        return Ok(());
+    }
+    let part = read(reader, LinkId(1), snapshot, 1).map_err(|why| unreadable(snapshot, why))?;
+    let rest = &entries[entries.partition_point(|entry| entry.zxid <= snapshot)..];
+    if part.is_empty() || !rest.starts_with(&part) {
+        let [found, right] = [&part[..], rest].map(|list| list.first().map(|entry| entry.zxid));
+        return Err(format!("after {snapshot}, {found:?} is read instead of {right:?}"));
     }
     Ok(())
 }

@@ -50,19 +50,23 @@ impl Reported {
     fn check_role(&mut self, status: &Status, lines: &[Report]) -> Result<(), String> {
         let role = (status.mode, status.leader, status.serving);
         let changes = self.role.replace(role) != Some(role);
-        let of_role: Vec<&Report> = lines.iter().filter(|line| line.kind == "role").collect();
+        let mut of_role = lines.iter().filter(|line| line.kind == "role");
+        let (reported, more) = (of_role.next(), of_role.next());
         let words: String = match (role, status.leader) {
+            ((Mode::Follower, ..), None) => return Err("a follower without a leader".into()),
+            _ if !changes && reported.is_none() => return Ok(()),
             ((Mode::Looking, ..), _) => "looks for".into(),
             ((Mode::Follower, _, false), Some(leader)) => format!("joins server {leader} "),
             ((Mode::Follower, _, true), Some(leader)) => format!("follows server {leader} "),
-            ((Mode::Follower, ..), None) => return Err("a follower without a leader".into()),
             ((Mode::Leader | Mode::Standalone, _, false), _) => "elected".into(),
             ((Mode::Leader | Mode::Standalone, _, true), _) => "leads".into(),
         };
-        match of_role[..] {
-            [] if !changes => Ok(()),
-            [line] if changes && line.text.starts_with(&words) => Ok(()),
-            _ => Err(format!("{role:?} now, changed: {changes}, and the log has {of_role:?}")),
+        match (reported, more) {
+            (Some(line), None) if changes && line.text.starts_with(&words) => Ok(()),
+            _ => {
+                let found = [reported, more];
+                Err(format!("{role:?} now, changed: {changes}, and the log has {found:?}"))
+            }
         }
     }
 

@@ -309,7 +309,8 @@ impl Process {
 
     /// E6, at the end of a turn, when all queued output has been offered to the sockets.
     fn check_clients(&self, now: Now, shared: &mut Shared) {
-        let limits = shared.options.server.client_limits();
+        let limits = &shared.options.server.clients;
+        let sessionless_timeout = Duration::from_millis(limits.sessionless_ms);
         let output_max = limits.output_bytes + 2 * self.record_bytes;
         let (mut all, mut broken) = (0, None);
         for (id, state) in &self.sockets {
@@ -317,7 +318,7 @@ impl Process {
             let Some(used) = self.driver.clients.takes_up(*conn) else { continue };
             let ClientUse { unanswered, output_bytes, event_bytes } = used;
             all += u64::from(unanswered);
-            let is_late = now.mono.since(state.accepted) > limits.sessionless_timeout
+            let is_late = now.mono.since(state.accepted) > sessionless_timeout
                 && self.driver.clients.interest(*conn) == Interest::Read
                 && !self.known.clients.contains(conn)
                 && self.driver.clients.waiting_since(*conn).is_none();
@@ -332,8 +333,8 @@ impl Process {
             }
         }
         let counted = self.driver.clients.unanswered();
-        let bound = limits.throttle_max_requests.unwrap_or(u64::MAX);
-        if all != counted || counted > bound {
+        let bound = limits.throttle_max_requests;
+        if all != counted || bound > 0 && counted > bound {
             let evidence =
                 || format!("s{}: {all} answers are owed, {counted} are counted", self.id);
             broken.get_or_insert_with(evidence);
