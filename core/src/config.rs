@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::AuthOptions;
 use crate::ids::{ServerId, WallMs};
-use crate::membership::Voters;
+use crate::membership::{Members, Voters};
 
 /// Settings of one server, checked by [`Config::new`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Config {
     id: ServerId,
-    voters: Voters,
+    members: Members,
     tick: Duration,
     session_timeout_min: Duration,
     session_timeout_max: Duration,
@@ -189,27 +189,32 @@ impl Default for TreeOptions {
 }
 
 impl Config {
-    /// Configuration of server `id` among `voters`, with default limits. Session timeouts are 2 to
-    /// 20 ticks (HS-06), `initLimit` is 10 ticks and `syncLimit` 5.
+    /// Configuration of server `id`, which is one of `members`, with default limits. Session
+    /// timeouts are 2 to 20 ticks (HS-06), `initLimit` is 10 ticks and `syncLimit` 5.
     ///
     /// # Errors
-    /// A tick of zero, too many voters, or a server that is not among the voters.
-    pub fn new(id: ServerId, voters: Voters, tick: Duration) -> Result<Config, ConfigError> {
+    /// A tick of zero, too many voters, or a server that is not among the members.
+    pub fn new(
+        id: ServerId,
+        members: impl Into<Members>,
+        tick: Duration,
+    ) -> Result<Config, ConfigError> {
+        let members = members.into();
         if tick.is_zero() {
             return Err(ConfigError { key: "tickTime", what: "0 ms is no tick; use 2000".into() });
         }
-        let count = voters.set().len();
+        let count = members.voters().set().len();
         if count > Voters::MAX {
             let what = format!("{count} servers vote; at most {} can", Voters::MAX);
             return Err(ConfigError { key: "server", what });
         }
-        if !voters.contains(id) {
+        if !members.contains(id) {
             let what = format!("server {id} is not among the servers listed");
             return Err(ConfigError { key: "myid", what });
         }
         Ok(Config {
             id,
-            voters,
+            members,
             tick,
             session_timeout_min: tick * 2,
             session_timeout_max: tick * 20,
@@ -319,7 +324,12 @@ impl Config {
 
     /// The voting members with which a server starts. A running server has its own copy.
     pub fn voters(&self) -> &Voters {
-        &self.voters
+        self.members.voters()
+    }
+
+    /// All members with which a server starts.
+    pub fn members(&self) -> &Members {
+        &self.members
     }
 
     /// The unit of all timeouts (`tickTime`).

@@ -94,7 +94,7 @@ impl Server {
         let replica = Replica::recover(recovered, &mut rng)?;
         let mut timers = TimerTable::default();
         timers.set(Timer::Election, Some(Instant(0)));
-        let looking = Election::new(config.id(), 0, None);
+        let looking = election(&config, config.voters(), 0, None);
         Ok(Server {
             schemes: Arc::new(Schemes::new(&config.auth)),
             front: Front::new(&config),
@@ -285,7 +285,9 @@ impl Server {
     fn lead(&mut self, cx: &mut Cx<'_>) {
         let alone = cx.voters.alone();
         cx.mark(if alone { Mark::ElectionAlone } else { Mark::ElectionWon });
+        let askers = self.take_askers();
         self.role = Role::Leading(Leader::begin(self.seed, &mut self.replica, cx));
+        self.answer_askers(askers, cx);
         self.adopt_inbound(cx);
     }
 
@@ -296,7 +298,9 @@ impl Server {
             cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Follows));
         }
         let elected_epoch = self.elected.map(|vote| vote.epoch).unwrap_or_default();
+        let askers = self.take_askers();
         self.role = Role::Following(Follower::begin(leader, elected_epoch, cx));
+        self.answer_askers(askers, cx);
     }
 
     /// Starts an election, closes all links of the role, and logs `why`. Client connections stay
@@ -321,7 +325,7 @@ impl Server {
                 Role::Leading(_) => cx.mark(Mark::LeaderLeftUncommitted),
             }
         }
-        self.role = Role::Looking(Election::new(cx.config.id(), self.round, lost));
+        self.role = Role::Looking(election(cx.config, cx.voters, self.round, lost));
         self.front.on_leader_lost(cx);
         self.continue_election(cx);
     }
@@ -380,4 +384,10 @@ impl Server {
         self.front.halt(cx);
         self.halted = Some(why);
     }
+}
+
+/// An election in which this server takes part; if it is no voter, only to learn who leads.
+fn election(config: &Config, voters: &Voters, round: u64, lost: Option<ServerId>) -> Election {
+    let election = Election::new(config.id(), round, lost);
+    if voters.contains(config.id()) { election } else { election.without_vote() }
 }

@@ -21,6 +21,8 @@ pub enum Mode {
     Leader,
     /// The server follows a leader.
     Follower,
+    /// The server follows a leader without a vote, as configured.
+    Observer,
 }
 
 /// Counters and watermarks of a server; cheap to make.
@@ -34,6 +36,8 @@ pub struct Status {
     pub leader: Option<ServerId>,
     /// On a leader: followers that have its history.
     pub synced_followers: usize,
+    /// On a leader: observers that have its history.
+    pub synced_observers: usize,
     /// On a leader: all connected learners.
     pub learners: usize,
     /// On a leader: sync requests that wait for a quorum.

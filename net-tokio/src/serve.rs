@@ -228,8 +228,8 @@ fn outline_of_differing(log: OsDir, snapshots: OsDir) -> Option<Outline> {
 
 /// Do the other servers include a majority of the ensemble, which holds what this server has lost?
 fn can_be_filled(settings: &Settings) -> bool {
-    let members = settings.ensemble.as_ref().map_or(1, |ensemble| ensemble.members.len());
-    members - 1 > members / 2
+    let (own, voters) = (settings.core.id(), settings.core.voters());
+    voters.is_quorum(|id| id != own)
 }
 
 /// What to do about damaged data. A member of an ensemble must not start from a copy, because the

@@ -115,7 +115,7 @@ impl Driver {
         now: Instant,
     ) -> Driver {
         Driver {
-            is_ensemble: !config.voters().alone(),
+            is_ensemble: !config.members().alone(),
             clients: Clients::new(Arc::clone(&config), limits, seed, now),
             four_letter: FourLetter::new(Arc::clone(&config), now),
             reports: Reports::new(&config),

@@ -309,6 +309,8 @@ fn role_text(status: &Status) -> String {
         (Mode::Looking, _) => "looks for a leader".to_owned(),
         (Mode::Follower, false) => format!("joins {leader}"),
         (Mode::Follower, true) => format!("follows {leader}"),
+        (Mode::Observer, false) => format!("joins {leader} as observer"),
+        (Mode::Observer, true) => format!("observes {leader}"),
         (Mode::Leader | Mode::Standalone, false) => "elected, gathers a quorum".to_owned(),
         (Mode::Leader | Mode::Standalone, true) => "leads".to_owned(),
     };

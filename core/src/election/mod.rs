@@ -30,7 +30,7 @@
 //! The round is kept in memory only. A restarted server begins with a low round, and the first
 //! notification of a higher one raises it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::config::Limits;
@@ -46,6 +46,9 @@ mod tests;
 #[derive(Debug)]
 pub(crate) struct Election {
     own: ServerId,
+    /// Whether this server is a voter. An observer has no history to propose: it learns from the
+    /// voters which server leads.
+    votes: bool,
     round: u64,
     /// The leader that this server has just lost. The election does not wait for its vote, unless
     /// it sends a looking notification.
@@ -53,12 +56,15 @@ pub(crate) struct Election {
     /// The vote of this server for its own history, with the status of that history; `None` until
     /// that history is durable.
     initial: Option<ReceivedVote>,
-    /// The best vote so far. A server with [`HistoryStatus::Lost`] has none until it receives one.
+    /// The best vote so far. A server with [`HistoryStatus::Lost`], or without a vote, has none
+    /// until it receives one.
     proposal: Option<Vote>,
     /// The last looking notification, in this round, of each other voter.
     recvset: BTreeMap<ServerId, ReceivedVote>,
     /// The last notification of each other voter that leads or follows, of any round.
     out_of_election: BTreeMap<ServerId, Notification>,
+    /// Servers without a vote that asked who leads, and must be told when the election is over.
+    askers: BTreeSet<ServerId>,
     /// Has a voter with a complete history sent a notification? Then voters with empty disks cannot
     /// decide among themselves.
     complete_received: bool,
@@ -111,6 +117,7 @@ impl Election {
     pub(crate) fn new(own: ServerId, round: u64, lost: Option<ServerId>) -> Election {
         Election {
             own,
+            votes: true,
             // A peer may have sent any round. `u64::MAX` cannot rise, but the election can still
             // end.
             round: round.saturating_add(1),
@@ -119,6 +126,7 @@ impl Election {
             proposal: None,
             recvset: BTreeMap::new(),
             out_of_election: BTreeMap::new(),
+            askers: BTreeSet::new(),
             complete_received: false,
             final_deadline: None,
             repeat: Repeat::default(),
@@ -126,8 +134,14 @@ impl Election {
         }
     }
 
+    /// The same for a server that is no voter.
+    pub(crate) fn without_vote(self) -> Election {
+        Election { votes: false, ..self }
+    }
+
     /// The own history is durable: votes for it, or for a better vote received before. The caller
-    /// must notify all others. With [`HistoryStatus::Lost`], the own history counts as none at all.
+    /// must notify all others. With [`HistoryStatus::Lost`], or without a vote, the own history
+    /// counts as none at all.
     ///
     /// # Panics
     /// If this election has voted already, or if `own` names another candidate.
@@ -138,11 +152,18 @@ impl Election {
             self.marks.hit(Mark::ElectionDamaged);
         }
         let vote = match history.history_status {
-            HistoryStatus::Complete | HistoryStatus::Uninitialized => own,
-            HistoryStatus::Lost => Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: self.own },
+            HistoryStatus::Complete | HistoryStatus::Uninitialized if self.votes => own,
+            HistoryStatus::Complete | HistoryStatus::Uninitialized | HistoryStatus::Lost => {
+                Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: self.own }
+            }
         };
         self.initial = Some(ReceivedVote { vote, history });
         self.propose(self.best_known(), now);
+    }
+
+    /// The servers without a vote that asked who leads.
+    pub(crate) fn take_askers(&mut self) -> BTreeSet<ServerId> {
+        std::mem::take(&mut self.askers)
     }
 
     /// Branches taken since the last call.
@@ -204,7 +225,7 @@ impl Election {
             return Recipients::None;
         }
         if !voters.contains(from) {
-            return self.on_non_voter(notification);
+            return self.on_non_voter(from, notification);
         }
         self.complete_received |= notification.history.history_status == HistoryStatus::Complete;
         let received = ReceivedVote { vote: notification.vote, history: notification.history };
@@ -297,7 +318,10 @@ impl Election {
 
     /// A non-voter sends notifications to learn the outcome. It is answered, but its vote is never
     /// counted (FLE-09).
-    fn on_non_voter(&self, notification: &Notification) -> Recipients {
+    fn on_non_voter(&mut self, from: ServerId, notification: &Notification) -> Recipients {
+        if notification.server_state == ServerState::Looking && self.votes {
+            self.askers.insert(from);
+        }
         let Some(ours) = self.notification(0) else {
             return Recipients::None;
         };
@@ -443,9 +467,9 @@ impl Election {
     fn is_credible(&self, vote: Vote) -> bool {
         if vote.candidate == self.own {
             let own = self.initial;
-            return own.is_some_and(|own| {
-                own.history.history_status != HistoryStatus::Lost && own.vote == vote
-            });
+            let can_lead =
+                |own: ReceivedVote| self.votes && own.history.history_status != HistoryStatus::Lost;
+            return own.is_some_and(|own| can_lead(own) && own.vote == vote);
         }
         match self.recvset.get(&vote.candidate) {
             Some(received) => {

@@ -326,6 +326,34 @@ fn leader_without_followers_is_found_from_a_lower_round() {
     assert_eq!(better.outcome(9_000), None);
 }
 
+/// FLE-14.
+#[test]
+fn observer_never_offers_its_history_and_follows_whom_a_quorum_elects() {
+    let mut observer = Election::new(id(4), 4, None).without_vote();
+    let voters = voters(3);
+    observer.vote(vote(9, 9, 4), history(HistoryStatus::Complete), ms(0));
+    assert_eq!(observer.notification(0), Some(looks(5, vote(0, 0, 4))), "names no history");
+    assert_eq!(observer.proposal(), None);
+    let better = vote(1, 5, 3);
+    observer.receive(id(1), &looks(5, better), &voters, ms(0));
+    assert_eq!(observer.outcome(&voters, &limits(), ms(9_000)), None, "one of three");
+    observer.receive(id(3), &looks(5, better), &voters, ms(0));
+    observer.outcome(&voters, &limits(), ms(9_000));
+    let outcome = observer.outcome(&voters, &limits(), ms(9_020));
+    assert_eq!(outcome, Some(Outcome::Follow(id(3))));
+}
+
+/// FLE-14.
+#[test]
+fn observers_that_asked_during_the_election_are_remembered_once() {
+    let mut case = Case::new(vote(1, 5, 3), HistoryStatus::Complete, 3);
+    case.receive(4, looks(7, vote(0, 0, 4)));
+    case.receive(4, looks(7, vote(0, 0, 4)));
+    case.receive(5, follows(7, vote(1, 5, 3)));
+    assert_eq!(case.looking.take_askers(), [id(4)].into());
+    assert_eq!(case.looking.take_askers(), [].into());
+}
+
 /// FLE-09.
 #[test]
 fn non_voters_are_answered_but_not_counted() {

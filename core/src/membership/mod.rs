@@ -4,6 +4,8 @@
 //! its current ones to every step ([`Cx::voters`](crate::cx::Cx)). Must not know how members are
 //! reached.
 
+mod members;
 mod quorum;
 
+pub use members::Members;
 pub use quorum::{HistoryInfo, HistoryStatus, Voters};

@@ -22,10 +22,12 @@ pub enum LinkCloseReason {
     Silent,
     /// The other server has dialled a newer link.
     Replaced,
-    /// The other end is this server itself, or no voter.
-    NotAVoter,
+    /// The other end is this server itself, or not in the configuration.
+    NotAMember,
     /// This server is a follower, so it accepts no learners.
     Follows,
+    /// This server is an observer, so it never leads.
+    HasNoVote,
     /// This server does not follow the other one, or no longer does.
     Unwanted,
     /// This server looks for a leader, for the given reason.
@@ -116,7 +118,10 @@ impl fmt::Display for LinkCloseReason {
                 write!(f, "the other server is silent or does not acknowledge")
             }
             LinkCloseReason::Replaced => write!(f, "the other server has dialled again since"),
-            LinkCloseReason::NotAVoter => write!(f, "the other end is no other voter"),
+            LinkCloseReason::NotAMember => write!(f, "the other end is no other member"),
+            LinkCloseReason::HasNoVote => {
+                write!(f, "this server is an observer and leads nobody")
+            }
             LinkCloseReason::Follows => write!(f, "this server follows another"),
             LinkCloseReason::Unwanted => {
                 write!(f, "this server does not follow the other one any more")

@@ -4,6 +4,8 @@
 //! Owns when votes are sent and when an election ends, and links until a role adopts them. Must not
 //! know the phases of a role.
 
+use std::collections::BTreeSet;
+
 use super::Server;
 use super::role::Role;
 use crate::cx::Cx;
@@ -118,6 +120,21 @@ impl Server {
         }
     }
 
+    /// The servers without a vote that have asked for the outcome of the election.
+    pub(super) fn take_askers(&mut self) -> BTreeSet<ServerId> {
+        match &mut self.role {
+            Role::Looking(looking) => looking.take_askers(),
+            Role::Following(_) | Role::Leading(_) => BTreeSet::new(),
+        }
+    }
+
+    /// Sends them the outcome. They would ask again, but only after a pause of up to a second.
+    pub(super) fn answer_askers(&self, askers: BTreeSet<ServerId>, cx: &mut Cx<'_>) {
+        for asker in askers {
+            self.answer_notification(asker, cx);
+        }
+    }
+
     fn notify_all(&self, cx: &mut Cx<'_>) {
         let Role::Looking(looking) = &self.role else {
             return;
@@ -148,10 +165,18 @@ impl Server {
             PeerEvent::Up { peer, dialled: true } => self.on_dialled(link, peer, cx),
             PeerEvent::Up { peer, dialled: false } => {
                 let following = matches!(self.role, Role::Following(_));
-                let unknown = peer == cx.config.id() || !cx.voters.contains(peer);
-                if following || unknown {
-                    let why =
-                        if unknown { LinkCloseReason::NotAVoter } else { LinkCloseReason::Follows };
+                let own = cx.config.id();
+                let unknown = peer == own || !cx.config.members().contains(peer);
+                let refused = if unknown {
+                    Some(LinkCloseReason::NotAMember)
+                } else if following {
+                    Some(LinkCloseReason::Follows)
+                } else if !cx.voters.contains(own) {
+                    Some(LinkCloseReason::HasNoVote)
+                } else {
+                    None
+                };
+                if let Some(why) = refused {
                     return cx.out.peers.push(PeerCommand::Close(link, why));
                 }
                 self.inbound.insert(link, Inbound { peer, info: None });

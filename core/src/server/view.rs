@@ -51,22 +51,25 @@ impl Server {
         let own = self.config.id();
         let mode = match &self.role {
             Role::Looking(_) => Mode::Looking,
+            Role::Following(_) if self.config.members().is_observer(own) => Mode::Observer,
             Role::Following(_) => Mode::Follower,
-            Role::Leading(_) if self.voters.alone() => Mode::Standalone,
+            Role::Leading(_) if self.config.members().alone() => Mode::Standalone,
             Role::Leading(_) => Mode::Leader,
         };
-        let (followers, pending_syncs) = match &self.role {
+        let ((followers, observers, learners), pending_syncs) = match &self.role {
             Role::Leading(leader) => {
-                (leader.followers(), leader.serving().map_or(0, |proposer| proposer.syncs.len()))
+                let counts = leader.learner_counts(self.config.members());
+                (counts, leader.serving().map_or(0, |proposer| proposer.syncs.len()))
             }
-            Role::Looking(_) | Role::Following(_) => ((0, 0), 0),
+            Role::Looking(_) | Role::Following(_) => ((0, 0, 0), 0),
         };
         Status {
             id: own,
             mode,
             leader: self.leader(),
-            synced_followers: followers.0,
-            learners: followers.1,
+            synced_followers: followers,
+            synced_observers: observers,
+            learners,
             pending_syncs,
             serving: self.serves() && self.halted.is_none(),
             accepted_epoch: state.accepted_epoch,

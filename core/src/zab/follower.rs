@@ -271,11 +271,10 @@ impl Follower {
                 *recording = None;
                 cx.send_peer(*link, FromLearner::AckNewLeader { epoch: *epoch });
             }
-            Phase::Following { link, silent_until } if *silent_until == Some(id) => {
-                let link = *link;
+            Phase::Following { silent_until, .. } if *silent_until == Some(id) => {
                 *silent_until = None;
                 cx.mark(Mark::Refilled);
-                self.acknowledge(link, replica.log().durable(), replica, cx);
+                self.on_durable(replica.log().durable(), replica, cx);
             }
             // A write for an earlier role, or one that this phase does not wait for.
             Phase::Dialling
@@ -290,6 +289,10 @@ impl Follower {
 
     /// The log of this server is durable up to `zxid` (ZAB-15).
     pub(crate) fn on_durable(&mut self, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) {
+        // The acknowledgement of an observer would count nowhere.
+        if !cx.voters.contains(cx.config.id()) {
+            return;
+        }
         let acknowledges = match self.phase {
             Phase::Synced { .. } => !replica.state().damaged,
             Phase::Following { silent_until, .. } => silent_until.is_none(),

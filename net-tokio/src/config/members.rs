@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use zabkeeper_core::driver::MemberAddresses;
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::{ServerId, Voters};
+use zabkeeper_core::{Members, ServerId, Voters};
 
 use super::fit;
 use super::properties::{BadSetting, Entry, Place, Properties};
@@ -55,6 +55,8 @@ pub(crate) struct Member {
     pub(crate) quorum_port: u16,
     /// Port for election notifications.
     pub(crate) election_port: u16,
+    /// Is it an observer, which follows without a vote? Otherwise it is a participant.
+    pub(crate) observes: bool,
     /// Client host, if given, and client port, from the part after the semicolon.
     pub(crate) client: Option<(Option<String>, u16)>,
 }
@@ -89,14 +91,14 @@ impl Member {
         let [Some(quorum_port), Some(election_port)] = ports else {
             return Err(refuse(FORM));
         };
-        match (parts.next(), parts.next()) {
-            (None, None) => {}
-            (Some(role), None) if role.eq_ignore_ascii_case("participant") => {}
-            (Some(role), None) if role.eq_ignore_ascii_case("observer") => {
-                return Err(refuse("observers come with a later version; make it a participant"));
-            }
+        let observes = match (parts.next(), parts.next()) {
+            (None, None) => false,
+            (Some(role), None) => match observes(role) {
+                Some(observes) => observes,
+                None => return Err(refuse("the role is participant or observer")),
+            },
             _ => return Err(refuse(FORM)),
-        }
+        };
         let client = match client {
             None => None,
             Some(text) => Some(
@@ -105,8 +107,14 @@ impl Member {
             ),
         };
         let host = host.to_owned();
-        Ok(Member { id: ServerId(id), host, quorum_port, election_port, client })
+        Ok(Member { id: ServerId(id), host, quorum_port, election_port, observes, client })
     }
+}
+
+/// Whether a role is that of an observer; `None` for an unknown role.
+fn observes(role: &str) -> Option<bool> {
+    let is = |name: &str| role.eq_ignore_ascii_case(name);
+    if is("observer") { Some(true) } else { is("participant").then_some(false) }
 }
 
 /// Splits off the host, which may be an IPv6 address in brackets, from the part after its colon.
@@ -157,6 +165,16 @@ pub(super) fn read_members(keys: &mut Properties) -> Result<Vec<Member>, BadSett
         members.push(member);
     }
     members.sort_by_key(|member| member.id);
+    let participants = members.iter().filter(|member| !member.observes).count();
+    // As in ZooKeeper. One participant alone is a standalone server, which accepts no observers.
+    if members.len() > participants && participants < 2 {
+        let what = format!(
+            "observers need an ensemble of at least two participants, and {participants} of the \
+             {} server lines is one: add server lines, or remove :observer",
+            members.len()
+        );
+        return Err(BadSetting::new(format!("server.N: {what}")));
+    }
     Ok(members)
 }
 
@@ -164,6 +182,7 @@ pub(super) fn read_members(keys: &mut Properties) -> Result<Vec<Member>, BadSett
 /// them.
 pub(super) fn ensemble(
     keys: &mut Properties,
+    id: ServerId,
     members: Vec<Member>,
 ) -> Result<Option<Ensemble>, BadSetting> {
     if members.len() < 2 {
@@ -175,8 +194,14 @@ pub(super) fn ensemble(
             return Err(keys.refuse(entry, what));
         }
     }
-    if let Some(entry) = keys.take("peerType").filter(|entry| entry.value != "participant") {
-        return Err(keys.refuse(&entry, "observers come with a later version; use participant"));
+    if let Some(entry) = keys.take("peerType") {
+        let Some(observes) = observes(&entry.value) else {
+            return Err(keys.refuse(&entry, "the type is participant or observer"));
+        };
+        let line = members.iter().find(|member| member.id == id);
+        if line.is_some_and(|member| member.observes != observes) {
+            keys.warn(&entry, "differs from the server line, which applies");
+        }
     }
     let hint = "milliseconds, such as 5000";
     let connect_ms = keys.number("cnxTimeout", 1..=3_600_000, hint)?.unwrap_or(CONNECT_TIME_MS);
@@ -271,9 +296,13 @@ impl Ensemble {
         lines + "version=0"
     }
 
-    /// The voters: all members.
-    pub(crate) fn voters(&self) -> Voters {
-        Voters::new(self.members.iter().map(|member| member.id))
+    /// All members with their roles.
+    pub(crate) fn roles(&self) -> Members {
+        let those = |observe: bool| {
+            let members = self.members.iter().filter(move |member| member.observes == observe);
+            members.map(|member| member.id)
+        };
+        Members::new(Voters::new(those(false))).with_observers(those(true))
     }
 
     /// The member with this id.
@@ -302,7 +331,8 @@ impl Member {
 /// The form of ZooKeeper's four-letter command `conf`.
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ports = format!("{}:{}:participant", self.quorum_port, self.election_port);
+        let role = if self.observes { "observer" } else { "participant" };
+        let ports = format!("{}:{}:{role}", self.quorum_port, self.election_port);
         write!(f, "server.{}={}", self.id, Member::address(&self.host, &ports))?;
         if let Some((host, port)) = &self.client {
             write!(f, ";{}", Member::address(host.as_deref().unwrap_or("0.0.0.0"), port))?;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use zabkeeper_core::driver::ClientLimits;
 use zabkeeper_core::driver::four_letter::Whitelist;
-use zabkeeper_core::{Config, ServerId, Voters};
+use zabkeeper_core::{Config, Members, ServerId, Voters};
 
 use keys::Kind;
 pub(crate) use members::{Ensemble, Member};
@@ -187,9 +187,9 @@ pub fn parse(
         several => my_id(&data_dir, several, read)?,
     };
     let client = members.iter().find(|member| member.id == id).and_then(|me| me.client.clone());
-    let ensemble = members::ensemble(&mut keys, members)?;
-    let voters = ensemble.as_ref().map_or_else(|| Voters::new([id]), Ensemble::voters);
-    let mut core = core_config(&mut keys, id, voters)?;
+    let ensemble = members::ensemble(&mut keys, id, members)?;
+    let members = ensemble.as_ref().map_or_else(|| Voters::new([id]).into(), Ensemble::roles);
+    let mut core = core_config(&mut keys, id, members)?;
     core.sessions = access::sessions(&mut keys, ensemble.is_some())?;
     let voters = core.voters().ids().count();
     // An empty path would put the log into the current directory.
@@ -284,10 +284,14 @@ fn my_id(
     })
 }
 
-fn core_config(keys: &mut Properties, id: ServerId, voters: Voters) -> Result<Config, BadSetting> {
+fn core_config(
+    keys: &mut Properties,
+    id: ServerId,
+    members: Members,
+) -> Result<Config, BadSetting> {
     let tick_ms = keys.number("tickTime", 1..=MAX_TICK_MS, "milliseconds, such as 2000")?;
     let tick = Duration::from_millis(fit(tick_ms.unwrap_or(3000)));
-    let core = Config::new(id, voters, tick).expect("a tick above zero, one of the voters");
+    let core = Config::new(id, members, tick).expect("a tick above zero, one of the members");
     let [init, sync] = [("initLimit", 10), ("syncLimit", 5)].map(|(key, default)| {
         Ok(keys.number(key, 1..=MAX_TICKS, "ticks, such as 10")?.map_or(default, fit))
     });

@@ -205,9 +205,8 @@ fn ensemble_settings() {
              for the client port",
         ),
         (
-            "server.4=d:1:2:observer",
-            "zoo.cfg:6: server.4=d:1:2:observer: observers come with a later version; make it a \
-             participant",
+            "server.4=d:1:2:learner",
+            "zoo.cfg:6: server.4=d:1:2:learner: the role is participant or observer",
         ),
         (
             "server.4=d:1:2|e:1:2",
@@ -221,14 +220,47 @@ fn ensemble_settings() {
              has \
              one vote",
         ),
-        (
-            "peerType=observer",
-            "zoo.cfg:6: peerType=observer: observers come with a later version; use participant",
-        ),
+        ("peerType=voter", "zoo.cfg:6: peerType=voter: the type is participant or observer"),
         ("syncLimit=0", "zoo.cfg:6: syncLimit=0: out of range 1 to 28800; use ticks, such as 10"),
     ] {
         check_ensemble(text, members, expected);
     }
+}
+
+/// CONF-13, CONF-16, QV-06.
+#[test]
+fn observers_have_no_vote() {
+    let roles = |s: &Settings| {
+        let voters: Vec<ServerId> = s.core.voters().ids().collect();
+        let all: Vec<ServerId> = s.core.members().ids().collect();
+        let text = s.ensemble.as_ref().expect("has several servers").text();
+        let line = text.lines().find(|line| line.contains("observer")).map(str::to_owned);
+        format!("{voters:?} of {all:?}: {line:?}")
+    };
+    let voters = "[ServerId(1), ServerId(2), ServerId(3)]";
+    let all = "[ServerId(1), ServerId(2), ServerId(3), ServerId(4)]";
+    let observer = "Some(\"server.4=d:1:2:observer;0.0.0.0:2181\")";
+    let expected = format!("[] {voters} of {all}: {observer}");
+    check_ensemble("server.4=d:1:2:OBSERVER;2181", roles, &expected);
+    let warned = "[\"zoo.cfg:6: peerType=observer: differs from the server line, which applies\"]";
+    check_ensemble("peerType=observer", roles, &format!("{warned} {voters} of {voters}: None"));
+    let ends = "add server lines, or remove :observer";
+    check_whole(
+        "dataDir=/d\nclientPort=2181\nserver.1=a:1:2:observer",
+        roles,
+        &format!(
+            "server.N: observers need an ensemble of at least two participants, and 0 of the 1 \
+             server lines is one: {ends}"
+        ),
+    );
+    check_whole(
+        "dataDir=/d\nclientPort=2181\nserver.1=a:1:2\nserver.2=b:1:2:observer",
+        roles,
+        &format!(
+            "server.N: observers need an ensemble of at least two participants, and 1 of the 2 \
+             server lines is one: {ends}"
+        ),
+    );
 }
 
 /// CONF-60.

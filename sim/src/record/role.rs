@@ -32,8 +32,8 @@ impl Role {
             (Mode::Looking, _) => Role::Looking,
             (Mode::Standalone | Mode::Leader, true) => Role::Leads,
             (Mode::Standalone | Mode::Leader, false) => Role::Begins,
-            (Mode::Follower, true) => Role::Follows,
-            (Mode::Follower, false) => Role::Joins,
+            (Mode::Follower | Mode::Observer, true) => Role::Follows,
+            (Mode::Follower | Mode::Observer, false) => Role::Joins,
         }
     }
 

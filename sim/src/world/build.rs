@@ -46,7 +46,7 @@ impl World {
     ) -> World {
         let (length, forks) = (options.duration, options.forks.clone());
         let shared = shared_part(base, options, decisions, sink, compare);
-        let (seeds, servers) = (shared.seeds, shared.options.voters());
+        let (seeds, servers) = (shared.seeds, shared.options.all_servers());
         let nodes = servers.map(|id| (id, Node::new(id, &shared))).collect();
         let grows = shared.options.first_voters().is_some();
         let mut world = World {
@@ -114,8 +114,8 @@ fn shared_part(
     let keys = &mut Seeds::new(base.keys).stream("workload", 0);
     let keys = KeySpace::draw(options.workload.paths, options.workload.hot, keys);
     let tie = if base.in_order { Rng::scripted(Vec::new()) } else { seeds.stream("queue", 0) };
-    let servers: Vec<ServerId> = options.voters().collect();
-    let first = options.first_voters().unwrap_or_else(|| servers.clone());
+    let servers: Vec<ServerId> = options.all_servers().collect();
+    let first = options.first_voters().unwrap_or_else(|| options.voters().collect());
     let checker = Checker::new(&first, options.rules()).without(&options.without);
     Shared {
         healed: None,

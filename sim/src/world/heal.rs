@@ -93,9 +93,13 @@ impl World {
                 *fate = Fate::Dead;
             }
         }
-        let core = self.nodes.values().filter(|node| !fates.contains_key(&node.id()));
+        let voters: Vec<ServerId> = self.shared.options.voters().collect();
+        let core = self
+            .nodes
+            .values()
+            .filter(|node| voters.contains(&node.id()) && !fates.contains_key(&node.id()));
         let knows = core.filter(|node| node.knows_its_history(&self.shared)).count();
-        if 2 * knows > self.nodes.len() { fates } else { BTreeMap::new() }
+        if 2 * knows > voters.len() { fates } else { BTreeMap::new() }
     }
 
     fn leave_out(&mut self, server: ServerId, fate: Fate) {

@@ -11,7 +11,8 @@ use zabkeeper_core::driver::{self, ClientLimits, TurnLimits};
 use zabkeeper_core::throttle::{ThrottleOptions, Weights};
 use zabkeeper_core::wire::{FourLetterCommand, MAX_FRAME_DEFAULT};
 use zabkeeper_core::{
-    AuthOptions, Config, Limits, Membership, ServerId, SessionOptions, TreeOptions, Voters, WallMs,
+    AuthOptions, Config, Limits, Members, Membership, ServerId, SessionOptions, TreeOptions,
+    Voters, WallMs,
 };
 
 use crate::check::model::{LocalRules, Rules, TimeoutBounds};
@@ -88,8 +89,10 @@ pub struct Options {
     pub profile: Option<Profile>,
     /// Virtual length of the phase of faults.
     pub duration: Duration,
-    /// Number of servers, all of them voters.
+    /// Number of servers.
     pub servers: u32,
+    /// How many of them, the last ones, are observers.
+    pub observers: u32,
     /// Number of clients.
     pub clients: u32,
     /// The faults that are injected by time.
@@ -313,13 +316,30 @@ pub const PING_PERCENT: u32 = 33;
 pub const CALLS_MAX: usize = 10_000;
 /// Maximum number of servers.
 pub const SERVERS_MAX: u32 = 7;
+/// Maximum number of observers.
+pub const OBSERVERS_MAX: u32 = 3;
 /// Maximum number of clients: a world with this many needs about a gigabyte.
 pub const CLIENTS_MAX: u32 = 10_000;
 
 impl Options {
+    /// All servers.
+    pub fn all_servers(&self) -> impl Iterator<Item = ServerId> + use<> {
+        (1..=u64::from(self.servers)).map(ServerId)
+    }
+
     /// The voters.
     pub fn voters(&self) -> impl Iterator<Item = ServerId> + use<> {
-        (1..=u64::from(self.servers)).map(ServerId)
+        (1..=u64::from(self.servers - self.observers)).map(ServerId)
+    }
+
+    /// The observers.
+    pub fn observers(&self) -> impl Iterator<Item = ServerId> + use<> {
+        (u64::from(self.servers - self.observers) + 1..=u64::from(self.servers)).map(ServerId)
+    }
+
+    /// All servers, with their roles.
+    fn ensemble(&self) -> Members {
+        Members::new(Voters::new(self.voters())).with_observers(self.observers())
     }
 
     /// The voters when the run begins, if the ensemble grows.
@@ -426,8 +446,12 @@ impl Options {
     /// start.
     fn membership(&self) -> Option<Membership> {
         let called = || {
-            let line = |ServerId(id)| format!("server.{id}=10.0.1.{id}:2888:3888:participant\n");
-            self.voters().map(line).collect::<String>() + "version=0"
+            let ensemble = self.ensemble();
+            let line = |id: ServerId| {
+                let role = if ensemble.is_observer(id) { "observer" } else { "participant" };
+                format!("server.{id}=10.0.1.{id}:2888:3888:{role}\n")
+            };
+            self.all_servers().map(line).collect::<String>() + "version=0"
         };
         let text = || self.members.clone().unwrap_or_else(called);
         (self.servers > 1).then(|| Membership { text: text(), since: WallMs(1) })
@@ -435,13 +459,13 @@ impl Options {
 
     /// The configuration of one server.
     pub fn config(&self, id: ServerId) -> Config {
-        self.config_among(id, Voters::new(self.voters()))
+        self.config_among(id, self.ensemble())
     }
 
-    /// The same for this list of voters.
-    pub fn config_among(&self, id: ServerId, voters: Voters) -> Config {
+    /// The same for these members.
+    pub fn config_among(&self, id: ServerId, members: impl Into<Members>) -> Config {
         let (init, sync) = self.server.phase_ticks;
-        let mut config = config(id, voters, self.server.tick_ms)
+        let mut config = config(id, members.into(), self.server.tick_ms)
             .with_phase_limits(init, sync)
             .and_then(|config| config.with_tree(self.server.tree.clone()))
             .and_then(|config| {
@@ -580,11 +604,11 @@ impl VotePace {
     pub const WELL: VotePace = VotePace { lost_one_in: 0, twice_one_in: 0, late_one_in: 0 };
 }
 
-fn config(id: ServerId, voters: Voters, tick_ms: u32) -> Config {
+fn config(id: ServerId, members: Members, tick_ms: u32) -> Config {
     let tick = Duration::from_millis(tick_ms.into());
-    Config::new(id, voters, tick).expect("ticks are never zero here, and servers are voters")
+    Config::new(id, members, tick).expect("ticks are never zero here, and servers are members")
 }
 
 fn usual_limits(tick_ms: u32) -> Limits {
-    config(ServerId(1), Voters::new([ServerId(1)]), tick_ms).limits
+    config(ServerId(1), Voters::new([ServerId(1)]).into(), tick_ms).limits
 }

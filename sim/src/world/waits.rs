@@ -86,7 +86,7 @@ impl World {
 
     /// The servers that it needs for its role, and its state.
     fn role_waits(&self, id: ServerId, status: &Status) -> (Vec<ServerId>, String) {
-        let quorum = self.nodes.len() / 2 + 1;
+        let quorum = self.shared.options.voters().count() / 2 + 1;
         let role = |server: ServerId| self.nodes[&server].status().map(|s| Role::of(&s));
         let those = |test: &dyn Fn(&Status) -> bool| -> Vec<ServerId> {
             let fits = |server: &ServerId| self.nodes[server].status().is_none_or(|s| test(&s));

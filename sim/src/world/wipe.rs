@@ -68,14 +68,20 @@ impl World {
     fn can_spare(&self, server: ServerId) -> bool {
         let running = self.nodes.get(&server).is_some_and(Node::is_running);
         let all: Vec<Status> = self.nodes.values().filter_map(Node::status).collect();
+        let voters: Vec<ServerId> = self.shared.options.voters().collect();
         let newest = all.iter().map(|status| status.accepted_epoch).max().unwrap_or_default();
         let committed = all.iter().map(|status| status.committed).max().unwrap_or(Zxid::ZERO);
         let whole = |status: &&Status| {
             let settled = status.current_epoch == newest && status.accepted_epoch == newest;
-            status.id != server && status.serving && settled && status.durable >= committed
+            voters.contains(&status.id)
+                && status.id != server
+                && status.serving
+                && settled
+                && status.durable >= committed
         };
         let holders: Vec<ServerId> = all.iter().filter(whole).map(|status| status.id).collect();
-        let healed = self.wiped.is_none_or(|wiped| holders.contains(&wiped));
-        running && healed && self.nodes.len() == all.len() && holders.len() > self.nodes.len() / 2
+        let healed =
+            self.wiped.is_none_or(|wiped| holders.contains(&wiped) || !voters.contains(&wiped));
+        running && healed && self.nodes.len() == all.len() && holders.len() > voters.len() / 2
     }
 }

@@ -47,6 +47,8 @@ pub struct EnsembleInfo {
     pub election_port: u16,
     /// This server's port for learners.
     pub quorum_port: u16,
+    /// The number of voters.
+    pub voters: usize,
     /// The `server.N` lines of all members.
     pub members: Vec<String>,
 }

@@ -56,6 +56,7 @@ fn mode(status: &Status) -> &'static str {
         Mode::Standalone => "standalone",
         Mode::Leader => "leader",
         Mode::Follower => "follower",
+        Mode::Observer => "observer",
     }
 }
 
@@ -64,7 +65,7 @@ fn mode(status: &Status) -> &'static str {
 fn last_zxid(status: &Status) -> Zxid {
     match status.mode {
         Mode::Leader => status.applied.max(Zxid::start_of(status.current_epoch)),
-        Mode::Looking | Mode::Standalone | Mode::Follower => status.applied,
+        Mode::Looking | Mode::Standalone | Mode::Follower | Mode::Observer => status.applied,
     }
 }
 
@@ -73,7 +74,7 @@ fn summary(figures: &Figures<'_>) -> String {
     let latency = &metrics.latency;
     let proposals = match status.mode {
         Mode::Leader => format!("Proposal sizes last/min/max: {}\n", metrics.proposals),
-        Mode::Looking | Mode::Standalone | Mode::Follower => String::new(),
+        Mode::Looking | Mode::Standalone | Mode::Follower | Mode::Observer => String::new(),
     };
     format!(
         "Latency min/avg/max: {}/{:?}/{}\n\
@@ -163,12 +164,13 @@ pub fn conf(figures: &Figures<'_>) -> String {
 fn membership(config: &Config, ensemble: &EnsembleInfo) -> String {
     let ticks = |limit: Duration| limit.as_millis() / config.tick().as_millis();
     let mut text = format!(
-        "initLimit={}\nsyncLimit={}\nelectionAlg=3\nelectionPort={}\nquorumPort={}\npeerType=0\n\
+        "initLimit={}\nsyncLimit={}\nelectionAlg=3\nelectionPort={}\nquorumPort={}\npeerType={}\n\
          membership: \n",
         ticks(config.init_limit()),
         ticks(config.sync_limit()),
         ensemble.election_port,
         ensemble.quorum_port,
+        u8::from(config.members().is_observer(config.id())),
     );
     for member in &ensemble.members {
         let _infallible = writeln!(text, "{member}");
@@ -232,6 +234,7 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     match status.mode {
         Mode::Leader => line("peer_state", &"leading - broadcast"),
         Mode::Follower => line("peer_state", &"following - broadcast"),
+        Mode::Observer => line("peer_state", &"observing - broadcast"),
         Mode::Looking | Mode::Standalone => {}
     }
     line("ephemerals_count", &status.ephemerals);
@@ -253,9 +256,8 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     line("connection_drop_probability", &format_args!("{probability:?}"));
     line("watch_count", &status.watches);
     if leads {
-        // There are no observers yet.
         line("synced_non_voting_followers", &0);
-        line("synced_observers", &0);
+        line("synced_observers", &status.synced_observers);
     }
     line("min_latency", &latency.min_ms());
     if let Some(descriptors) = &figures.descriptors {
@@ -277,7 +279,7 @@ pub fn mntr(figures: &Figures<'_>) -> String {
         line("learners", &status.learners);
     }
     if let Some(ensemble) = &figures.options.ensemble {
-        line("quorum_size", &ensemble.members.len());
+        line("quorum_size", &ensemble.voters);
     }
     line("connection_rejected", &metrics.rejected);
     line("sessionless_connections_expired", &metrics.sessionless);

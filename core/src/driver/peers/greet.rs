@@ -66,7 +66,7 @@ impl Peers {
         let (channel, id) = (conn.channel, greeting.from());
         let Some(from) = conn.from else { return };
         conn.peer = Some(id);
-        let lists = |id| self.config.voters().contains(id);
+        let lists = |id| self.config.members().contains(id);
         if let Err(refusal) = greeting.check(&self.local, channel, lists) {
             return self.refuse(link, &greeting, refusal, now);
         }

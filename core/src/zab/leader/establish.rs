@@ -38,9 +38,21 @@ impl Leader {
         }
         // The learner may have been synchronised anew since its last comparison.
         self.digests.forget(server);
-        let learner = Learner::new(link, server, history, accepted, cx.now.mono);
+        let votes = cx.voters.contains(server);
+        let outruns = self.epoch().filter(|epoch| accepted > *epoch);
+        if let Some(epoch) = outruns.filter(|_| !votes) {
+            // An observer must not end the epoch. It can follow in the next one.
+            cx.mark(Mark::LearnerRefused);
+            let what = format!(
+                "server {server} has no vote and has promised epoch {accepted}: it cannot follow \
+                 in epoch {epoch}"
+            );
+            cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Incompatible(what)));
+            return LeaderEffect::None;
+        }
+        let learner = Learner::new(link, server, votes, history, accepted, cx.now.mono);
         self.learners.insert(link, learner);
-        if self.epoch().is_some_and(|epoch| accepted > epoch) {
+        if outruns.is_some() {
             // The learner could never follow this leader (ZAB-04).
             cx.mark(Mark::LeaderOutrun);
             return LeaderEffect::StepDown(StepDownReason::Behind);
@@ -193,12 +205,11 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
         let state = replica.state();
-        // The history of a damaged server does not count: it has acknowledged none of it, and
-        // cannot lead.
-        let counts = self
-            .learners
-            .get(&link)
-            .is_some_and(|learner| learner.history.history_status != HistoryStatus::Lost);
+        // The history of a damaged server or of an observer does not count: it has acknowledged
+        // none of it, and cannot lead.
+        let counts = self.learners.get(&link).is_some_and(|learner| {
+            learner.votes && learner.history.history_status != HistoryStatus::Lost
+        });
         if counts && (current, last) > (state.current_epoch, replica.log().appended()) {
             // ZAB-05: the election has ended too early, and another server should lead.
             cx.mark(Mark::LeaderBehind);
@@ -213,9 +224,9 @@ impl Leader {
             Phase::Promising { epoch, promised, .. } => {
                 let own = promised.contains_key(&cx.config.id());
                 assert!(own, "epoch {epoch} was announced before this server has promised it");
-                if fresh {
+                if fresh && learner.votes {
                     promised.insert(learner.server, learner.history);
-                } else {
+                } else if learner.votes {
                     cx.mark(Mark::PromiseOld);
                 }
                 self.maybe_synchronize(replica, cx);

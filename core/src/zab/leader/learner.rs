@@ -28,6 +28,8 @@ use crate::store::{DiskCommand, Entry};
 pub(super) struct Learner {
     pub(super) link: LinkId,
     pub(super) server: ServerId,
+    /// Is it a voter? Nothing that another learner promises or acknowledges counts.
+    pub(super) votes: bool,
     /// Its history, from FOLLOWERINFO.
     pub(super) history: HistoryInfo,
     /// Its accepted epoch, from FOLLOWERINFO.
@@ -80,6 +82,7 @@ impl Learner {
     pub(super) fn new(
         link: LinkId,
         server: ServerId,
+        votes: bool,
         history: HistoryInfo,
         accepted: Epoch,
         now: Instant,
@@ -87,6 +90,7 @@ impl Learner {
         Learner {
             link,
             server,
+            votes,
             history,
             accepted,
             stage: Stage::Informed,
@@ -369,7 +373,9 @@ impl Learner {
             if matches!(self.stage, Stage::Live) {
                 cx.mark(Mark::SyncProposalLive);
             }
-            self.unacked_since.get_or_insert(cx.now.mono);
+            if self.votes {
+                self.unacked_since.get_or_insert(cx.now.mono);
+            }
             cx.send_peer(self.link, FromLeader::Proposal(entry.clone()));
         } else if matches!(self.stage, Stage::CatchingUp | Stage::Snapshotting { .. }) {
             cx.mark(Mark::SyncMeanwhile);

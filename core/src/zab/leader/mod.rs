@@ -24,7 +24,7 @@ use crate::cx::Cx;
 use crate::identity::Seed;
 use crate::ids::{Epoch, Instant, LinkId, ServerId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
-use crate::membership::{HistoryInfo, HistoryStatus};
+use crate::membership::{HistoryInfo, HistoryStatus, Members};
 use crate::peer::{FromLearner, LinkCloseReason, PeerMisbehaved, StepDownReason};
 use crate::replica::Replica;
 use crate::store::Entry;
@@ -199,9 +199,12 @@ impl Leader {
         self.learners.keys().copied()
     }
 
-    /// The number of learners that have the history, and of all learners.
-    pub(crate) fn followers(&self) -> (usize, usize) {
-        (self.learners.values().filter(|learner| learner.is_synced()).count(), self.learners.len())
+    /// The number of followers and of observers that have the history, and of all learners.
+    pub(crate) fn learner_counts(&self, members: &Members) -> (usize, usize, usize) {
+        let synced = self.learners.values().filter(|learner| learner.is_synced());
+        let (observers, followers): (Vec<_>, Vec<_>) =
+            synced.partition(|learner| members.is_observer(learner.server));
+        (followers.len(), observers.len(), self.learners.len())
     }
 
     /// The oldest zxid from which a learner still needs the log, or the snapshot, on the disk.
@@ -386,8 +389,11 @@ impl Leader {
     pub(crate) fn deadlines(&self, cx: &Cx<'_>) -> [(Timer, Option<Instant>); 3] {
         let silence = self.learners.values().map(|learner| learner.deadline(cx)).min();
         let (establishment, ping) = match self.phase {
-            // A single voter has no server to ping.
-            Phase::Broadcast { .. } => (None, (!cx.voters.alone()).then_some(self.next_ping)),
+            // A single server has no other to ping.
+            Phase::Broadcast { .. } => {
+                let pings = !cx.voters.alone() || !self.learners.is_empty();
+                (None, pings.then_some(self.next_ping))
+            }
             Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => {
                 (Some(self.begin_by), None)
             }

@@ -400,7 +400,7 @@ impl Oracles {
         }
         let awake = self.liveness.awake_since(id);
         if self.zab.leads(id) {
-            self.progress.acted(id, (acts.disk, acts.peers), acts.status, now);
+            self.progress.acted(&self.zab, id, (acts.disk, acts.peers), acts.status, now);
         }
         let (checks, zab) = (&mut self.checks, &mut self.zab);
         zab.keeps_a_majority(checks, id, acts.status, now, awake)?;

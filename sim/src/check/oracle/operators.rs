@@ -46,17 +46,17 @@ impl Oracles {
             Some(leader) => leads == (leader == id) && self.zab.is_voter(leader),
             None => status.mode == Mode::Looking,
         };
-        let learners = if leads { self.zab.learners_of(id) } else { (0, 0) };
-        let followers = (status.learners, status.synced_followers) == learners;
+        let learners = if leads { self.zab.learners_of(id) } else { [0; 3] };
+        let counted = [status.learners, status.synced_followers, status.synced_observers];
         let waiting = status.outstanding == report.unapplied;
-        self.checks.check(Id::O1, knows && followers && waiting, || {
-            let words = |(all, with_history), waiting| {
+        self.checks.check(Id::O1, knows && counted == learners && waiting, || {
+            let words = |[all, followers, observers]: [usize; 3], waiting| {
                 format!(
-                    "{all} learners, {with_history} of them with its history, {waiting} \
-                    transactions that wait"
+                    "{all} learners, {followers} followers and {observers} observers of them \
+                    with its history, {waiting} transactions that wait"
                 )
             };
-            let reported = words((status.learners, status.synced_followers), status.outstanding);
+            let reported = words(counted, status.outstanding);
             let right = words(learners, report.unapplied);
             let (mode, leader) = (&status.mode, maybe(status.leader));
             vec![format!(

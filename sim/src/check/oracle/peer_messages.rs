@@ -195,7 +195,7 @@ impl Zab {
 
     /// ZAB-15, L8: after each step, a follower that has acknowledged NEWLEADER has acknowledged all
     /// that its disk has confirmed. A server whose disk was found damaged is exempt until it has a
-    /// history again.
+    /// history again; an observer acknowledges no proposal.
     pub(super) fn has_acknowledged_all(&self, checks: &mut Checks, id: ServerId) -> Verdict {
         let Some(server) = self.servers.get(&id).filter(|server| !server.halted) else {
             return Ok(());
@@ -204,9 +204,11 @@ impl Zab {
             return Ok(());
         }
         let end = server.disk_model.kept().end();
+        let votes = self.is_voter(id);
         for (link, view) in server.entered() {
             let Sent { acknowledged, .. } = view.sent;
-            checks.check(Id::L8, acknowledged >= end, || {
+            let right = if votes { acknowledged >= end } else { acknowledged == Zxid::ZERO };
+            checks.check(Id::L8, right, || {
                 let peer = view.peer;
                 vec![format!(
                     "server {id} has acknowledged up to {acknowledged} to server {peer} on {link}, \
@@ -391,9 +393,12 @@ impl Zab {
                 ]
             };
             self.has_this_history_status(checks, by, history_status, &evidence)?;
+            // An observer offers no history, and may adopt any vote.
+            let votes = self.is_voter(by);
+            let none = Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: by };
             if vote.candidate == by {
-                let is_true = history_status != HistoryStatus::Complete
-                    || (vote == own && own.zxid <= durable);
+                let offered = if votes { vote == own && own.zxid <= durable } else { vote == none };
+                let is_true = history_status != HistoryStatus::Complete || offered;
                 checks.check(Id::Z16, server_state != ServerState::Looking || is_true, evidence)?;
                 self.server(by).stood.insert((vote.epoch, vote.zxid));
                 continue;
@@ -403,11 +408,15 @@ impl Zab {
             }
             let rank = |vote: Vote| (vote.epoch, vote.zxid, vote.candidate);
             let better = rank(vote) > rank(own);
-            checks.check(Id::Z16, history_status != HistoryStatus::Complete || better, || {
-                let mut lines = evidence();
-                lines.push(format!("a vote for itself would be better: {own}"));
-                lines
-            })?;
+            checks.check(
+                Id::Z16,
+                history_status != HistoryStatus::Complete || better || !votes,
+                || {
+                    let mut lines = evidence();
+                    lines.push(format!("a vote for itself would be better: {own}"));
+                    lines
+                },
+            )?;
             let stood = self.servers.get(&vote.candidate).map(|server| &server.stood);
             let known = stood.is_some_and(|stood| stood.contains(&(vote.epoch, vote.zxid)));
             checks.check(Id::Z16, known, || {

@@ -118,9 +118,10 @@ impl Progress {
         }
     }
 
-    /// Notes a step of a leader.
+    /// Notes a step of a leader. Observers acknowledge no proposal.
     pub(super) fn acted(
         &mut self,
+        zab: &Zab,
         id: ServerId,
         (disk, peers): (&[DiskCommand], &[PeerCommand]),
         status: &Status,
@@ -145,7 +146,9 @@ impl Progress {
                 PeerCommand::Send(link, PeerMessage::Leader(FromLeader::Proposal(entry))) => {
                     let debt = leadership.learners.entry(*link).or_default();
                     debt.sent = entry.zxid;
-                    debt.owes.get_or_insert(now);
+                    if zab.peer_of(id, *link).is_none_or(|peer| zab.is_voter(peer)) {
+                        debt.owes.get_or_insert(now);
+                    }
                 }
                 // The acknowledgement of NEWLEADER covers all earlier proposals.
                 PeerCommand::Send(link, PeerMessage::Leader(FromLeader::NewLeader { .. })) => {

@@ -189,12 +189,16 @@ impl Zab {
         Some(self.link(id, link)?.peer)
     }
 
-    /// How many learners have sent FOLLOWERINFO on links of this server, and how many of them have
-    /// acknowledged NEWLEADER.
-    pub(super) fn learners_of(&self, id: ServerId) -> (usize, usize) {
+    /// How many learners have sent FOLLOWERINFO on links of this server, and how many voters and
+    /// observers of them have acknowledged NEWLEADER.
+    pub(super) fn learners_of(&self, id: ServerId) -> [usize; 3] {
         let links = self.servers.get(&id).into_iter().flat_map(|server| server.links.values());
         let learners = links.filter(|link| link.history_status.is_some());
-        learners.fold((0, 0), |(all, synced), link| (all + 1, synced + usize::from(link.synced)))
+        learners.fold([0; 3], |[all, voters, observers], link| {
+            let [voter, observer] = [true, false]
+                .map(|votes| usize::from(link.synced && self.is_voter(link.peer) == votes));
+            [all + 1, voters + voter, observers + observer]
+        })
     }
 
     /// The leader that the server follows, and when its role last changed (see
@@ -253,7 +257,8 @@ impl Zab {
             server.promises = Promises::default();
             server.confirmed.clear();
         }
-        let follows = status.leader.filter(|_| status.mode == Mode::Follower);
+        let follows =
+            status.leader.filter(|_| matches!(status.mode, Mode::Follower | Mode::Observer));
         let (before, now) =
             ((server.leads, server.follows, server.serves), (leads, follows, status.serving));
         if before != now {

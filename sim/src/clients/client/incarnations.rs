@@ -20,7 +20,7 @@ pub(crate) fn library_config(
     timeout_ms: i32,
     resume: Option<(SessionId, Password)>,
 ) -> Config {
-    let names: Vec<String> = options.voters().map(|id| format!("server{id}")).collect();
+    let names: Vec<String> = options.all_servers().map(|id| format!("server{id}")).collect();
     let servers = names.join(",").parse::<ConnectString>().expect("a valid connect string");
     let workload = &options.workload;
     let reconnect = std::time::Duration::from_millis(workload.reconnect_ms);

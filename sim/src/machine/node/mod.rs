@@ -127,7 +127,8 @@ impl Node {
             id,
             config: first_config(id, &shared.options),
             member: shared.options.first_voters().is_none_or(|first| first.contains(&id)),
-            alone: Options { servers: 1, ..shared.options.clone() }.config(ServerId(1)),
+            alone: Options { servers: 1, observers: 0, ..shared.options.clone() }
+                .config(ServerId(1)),
             store,
             disk: Rc::new(RefCell::new(disk)),
             incarnation: 0,

@@ -167,7 +167,7 @@ impl Process {
             blocked: BTreeSet::new(),
             known: Known::default(),
             behind: Behind::default(),
-            reported: (!config.voters().alone()).then(Reported::default),
+            reported: (!config.members().alone()).then(Reported::default),
             between: BTreeMap::new(),
             odd,
             inbox: VecDeque::new(),

@@ -88,6 +88,13 @@ impl Schedule {
         let options = &self.options;
         let servers = options.servers;
         options.left_out.check(servers)?;
+        if options.observers >= servers {
+            let observers = options.observers;
+            return Err(format!("observers {observers} leaves no voter of {servers} servers"));
+        }
+        if options.observers > 0 && options.grows_from > 0 {
+            return Err("an ensemble with observers does not grow: observers, grows_from".into());
+        }
         if let Some(id) = options.local.servers.iter().find(|id| id.0 > servers.into()) {
             return Err(format!(
                 "local.servers names server {id}, and the last one of the run is {servers}"
@@ -111,6 +118,7 @@ impl Schedule {
     pub fn among_its_servers(mut self) -> Schedule {
         let servers = self.options.servers;
         self.options.left_out = self.options.left_out.among(servers);
+        self.options.observers = self.options.observers.min(servers - 1);
         self.options.local.servers.retain(|id| id.0 <= servers.into());
         self
     }

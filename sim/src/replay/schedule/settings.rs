@@ -159,7 +159,7 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         "bytes" => 1 << 30,
         "ticks" => 10_000,
         "paths" | "hot" | "depth" => 10_000,
-        "from" => SERVERS_MAX.into(),
+        "from" | "observers" => SERVERS_MAX.into(),
         "ratio" => 1_000_000,
         "percent" => 100,
         "costs" | "count" => 1_000,
@@ -195,6 +195,7 @@ pub fn plain() -> Options {
         profile: None,
         duration: Duration::from_secs(60),
         servers: 3,
+        observers: 0,
         clients: 1,
         faults: FaultPlan::none(),
         rules: Vec::new(),
@@ -270,6 +271,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         rest,
         gone_one_in,
         servers,
+        observers,
         clients,
         server,
         workload,
@@ -290,6 +292,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("rest_us", rest);
     visit("gone_one_in", gone_one_in);
     visit("servers", servers);
+    visit("observers", observers);
     visit("clients", clients);
     each_of_server(server, visit);
     each_of_workload(workload, visit);

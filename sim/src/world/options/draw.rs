@@ -76,6 +76,7 @@ impl Options {
             profile: Some(profile),
             duration: pinned.duration.unwrap_or_else(|| draw_duration(profile, seeds)),
             servers,
+            observers: 0,
             clients,
             faults,
             rules,
@@ -102,6 +103,7 @@ impl Options {
             without: pinned.without.clone(),
         };
         draw_growth(&mut options, !quiet, &mut seeds.stream("config/growth", 0));
+        draw_observers(&mut options, &mut seeds.stream("config/observers", 0));
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
         let mut rng = seeds.stream("config/buggify", 0);
         pinned.buggify.apply(&mut options, (!quiet, carries), &mut rng);
@@ -277,6 +279,14 @@ fn draw_growth(options: &mut Options, draws: bool, rng: &mut Rng) {
     if some && draws && options.servers > 1 && half_ms > 0 {
         options.grows_from = rng.range_u32(1, options.servers - 1);
         options.grows_at = Duration::from_millis(rng.range(half_ms.min(1_000), half_ms));
+    }
+}
+
+/// In some ensembles the last servers observe. Two voters remain.
+fn draw_observers(options: &mut Options, rng: &mut Rng) {
+    let draws = !matches!(options.profile, Some(Profile::Calm | Profile::Perf));
+    if draws && rng.chance(1, 6) && options.servers > 2 && options.grows_from == 0 {
+        options.observers = rng.range_u32(1, OBSERVERS_MAX.min(options.servers - 2));
     }
 }
 

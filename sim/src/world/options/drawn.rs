@@ -177,7 +177,7 @@ fn every_setting_varies_or_has_a_reason() {
         for name in setting_names() {
             note(&mut values, name, setting(&options, name));
         }
-        options.voters().for_each(|id| of_server(&mut values, &options.config(id)));
+        options.all_servers().for_each(|id| of_server(&mut values, &options.config(id)));
         of_clients(&mut values, options.server.client_limits());
         of_servers(&mut values, options.driver_peers(0));
         of_client(&mut values, &options);

@@ -53,7 +53,7 @@ impl Options {
         writeln!(f, "faults    {faults}")?;
         let fates = self.left_out.fates(*servers);
         if !fates.is_empty() {
-            writeln!(f, "heal      {}", heal::describe(&fates, self.voters()))?;
+            writeln!(f, "heal      {}", heal::describe(&fates, self.all_servers()))?;
         }
         if !self.rules.is_empty() {
             let rules: Vec<String> = self.rules.iter().map(Rule::to_string).collect();
@@ -156,6 +156,10 @@ impl Options {
         if !self.local.servers.is_empty() {
             let ids: Vec<String> = self.local.servers.iter().map(ServerId::to_string).collect();
             writeln!(f, "local     servers {}, upgrade={}", ids.join(" "), self.local.upgrade)?;
+        }
+        if self.observers > 0 {
+            let ids: Vec<String> = self.observers().map(|id| format!("s{id}")).collect();
+            writeln!(f, "ensemble  {} observes", ids.join(", "))?;
         }
         if let Some(first) = self.first_voters() {
             writeln!(f, "grows     from {} after {:?}", first.len(), self.grows_at)?;

@@ -52,6 +52,7 @@ fn ensemble() -> Settings {
     let ensemble = EnsembleInfo {
         election_port: 3888,
         quorum_port: 2888,
+        voters: 3,
         members: Vec::from(members.map(str::to_owned)),
     };
     let (_, options) = standalone();
@@ -122,6 +123,7 @@ fn status(mode: Mode) -> Status {
         mode,
         leader: Some(ServerId(1)),
         synced_followers: 2,
+        synced_observers: 0,
         learners: 2,
         pending_syncs: 1,
         serving,
@@ -232,7 +234,9 @@ fn mntr_has_the_lines_of_zookeeper_in_its_order() {
     {
         let text = match mode {
             Mode::Standalone => check(mntr),
-            Mode::Leader | Mode::Follower | Mode::Looking => check_in_ensemble(mntr, mode),
+            Mode::Leader | Mode::Follower | Mode::Observer | Mode::Looking => {
+                check_in_ensemble(mntr, mode)
+            }
         };
         let mut theirs = recorded.lines().filter(|line| line.split(' ').any(|word| word == state));
         for line in text.lines() {

@@ -83,7 +83,8 @@ pub(super) fn monitoring(answer: &Answer, now: &Moment, text: &str) -> Found {
     counter(now, "proposal_count", fields.take("proposal_count")?, Between(count, count))?;
     of_role(now, status, sizes, &mut fields)?;
     if status.mode != Mode::Standalone {
-        fields.is("quorum_size", now.settings.members.len())?;
+        let votes = |line: &&String| line.contains(":participant");
+        fields.is("quorum_size", now.settings.members.iter().filter(votes).count())?;
     }
     fields.end()
 }
@@ -98,7 +99,7 @@ fn of_role(now: &Moment, status: &Status, sizes: [i64; 3], fields: &mut Fields<'
             fields.is("pending_syncs", status.pending_syncs)?;
             fields.is("leader_uptime", now.leader_uptime_ms)?;
             fields.is("synced_non_voting_followers", 0)?;
-            fields.is("synced_observers", 0)?;
+            fields.is("synced_observers", status.synced_observers)?;
             for (name, size) in ["last", "min", "max"].into_iter().zip(sizes) {
                 let name = format!("{name}_proposal_size");
                 let found = fields.take(&name)?;
@@ -108,6 +109,7 @@ fn of_role(now: &Moment, status: &Status, sizes: [i64; 3], fields: &mut Fields<'
             }
         }
         Mode::Follower => fields.is("peer_state", "following - broadcast")?,
+        Mode::Observer => fields.is("peer_state", "observing - broadcast")?,
         Mode::Standalone | Mode::Looking => {}
     }
     Ok(())
@@ -196,6 +198,7 @@ fn mode(mode: Mode) -> &'static str {
         Mode::Standalone => "standalone",
         Mode::Leader => "leader",
         Mode::Follower => "follower",
+        Mode::Observer => "observer",
     }
 }
 

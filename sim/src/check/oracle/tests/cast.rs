@@ -94,6 +94,7 @@ impl Member {
             learners: 0,
             pending_syncs: 0,
             synced_followers: self.followers,
+            synced_observers: 0,
             halted: None,
         }
     }

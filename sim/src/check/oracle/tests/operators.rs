@@ -29,6 +29,7 @@ pub(super) fn report(h: &mut History) -> SelfReport {
         data_bytes: counts.bytes,
         watches: 5,
         synced_followers: followers,
+        synced_observers: 0,
         learners: followers,
         ..reported
     };

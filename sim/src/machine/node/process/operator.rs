@@ -69,6 +69,7 @@ pub(in crate::machine::node) fn four_letter(
     let ensemble = || EnsembleInfo {
         election_port: ELECTION_PORT,
         quorum_port: QUORUM_PORT,
+        voters: config.voters().ids().count(),
         members: members(config),
     };
     let all = FourLetterCommand::all();
@@ -86,15 +87,17 @@ pub(in crate::machine::node) fn four_letter(
         log_dir: dirs(config)[1].clone(),
         backlog: BACKLOG,
         part_lines: options.server.part_lines,
-        ensemble: (!config.voters().alone()).then(ensemble),
+        ensemble: (!config.members().alone()).then(ensemble),
         ..FourLetterOptions::default()
     }
 }
 
 fn members(config: &Config) -> Vec<String> {
-    let line =
-        |ServerId(id)| format!("server.{id}=10.0.1.{id}:{QUORUM_PORT}:{ELECTION_PORT}:participant");
-    config.voters().ids().map(line).collect()
+    let line = |id: ServerId| {
+        let role = if config.members().is_observer(id) { "observer" } else { "participant" };
+        format!("server.{id}=10.0.1.{id}:{QUORUM_PORT}:{ELECTION_PORT}:{role}")
+    };
+    config.members().ids().map(line).collect()
 }
 
 fn dirs(config: &Config) -> [String; 2] {
@@ -103,7 +106,7 @@ fn dirs(config: &Config) -> [String; 2] {
 
 /// The lines of `conf`, from the settings of the run.
 fn settings(config: &Config) -> Settings {
-    let alone = config.voters().alone();
+    let alone = config.members().alone();
     let [data, log] = dirs(config);
     let ms = |time: Duration| time.as_millis().to_string();
     let mut values = vec![
@@ -128,7 +131,7 @@ fn settings(config: &Config) -> Settings {
         ("electionAlg", "3".to_owned()),
         ("electionPort", ELECTION_PORT.to_string()),
         ("quorumPort", QUORUM_PORT.to_string()),
-        ("peerType", "0".to_owned()),
+        ("peerType", u8::from(config.members().is_observer(config.id())).to_string()),
         ("version", "0".to_owned()),
     ]);
     Settings { values, members: members(config) }

@@ -29,8 +29,8 @@ pub(in crate::machine::node) fn members(config: &Config) -> BTreeMap<ServerId, M
         quorum: format!("10.0.1.{id}:{QUORUM_PORT}"),
         election: format!("10.0.1.{id}:{ELECTION_PORT}"),
     };
-    let all = config.voters().ids().map(|id| (id, address(&id))).collect();
-    if config.voters().alone() { BTreeMap::new() } else { all }
+    let all = config.members().ids().map(|id| (id, address(&id))).collect();
+    if config.members().alone() { BTreeMap::new() } else { all }
 }
 
 impl Process {
@@ -53,11 +53,15 @@ impl Reported {
         let mut of_role = lines.iter().filter(|line| line.kind == "role");
         let (reported, more) = (of_role.next(), of_role.next());
         let words: String = match (role, status.leader) {
-            ((Mode::Follower, ..), None) => return Err("a follower without a leader".into()),
+            ((Mode::Follower | Mode::Observer, ..), None) => {
+                return Err("a follower without a leader".into());
+            }
             _ if !changes && reported.is_none() => return Ok(()),
             ((Mode::Looking, ..), _) => "looks for".into(),
             ((Mode::Follower, _, false), Some(leader)) => format!("joins server {leader} "),
             ((Mode::Follower, _, true), Some(leader)) => format!("follows server {leader} "),
+            ((Mode::Observer, _, false), _) => "joins server ".into(),
+            ((Mode::Observer, _, true), _) => "observes server ".into(),
             ((Mode::Leader | Mode::Standalone, _, false), _) => "elected".into(),
             ((Mode::Leader | Mode::Standalone, _, true), _) => "leads".into(),
         };
