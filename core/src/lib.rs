@@ -104,7 +104,7 @@ pub use identity::{EpochNonce, Identity, Seed, SessionSecret};
 pub use ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, WriteId, Zxid};
 pub use io::{Input, Now, Outbox, Pressure};
 pub use log::epochs::EpochIndex;
-pub use membership::{HistoryInfo, HistoryStatus, Members, Voters};
+pub use membership::{HierarchyError, HistoryInfo, HistoryStatus, Members, Voters};
 pub use notice::Notice;
 pub use offline::{Compared, Replayed, compare, replay};
 pub use outline::{Difference, Outline, OutlineCompared};

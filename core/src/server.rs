@@ -94,7 +94,7 @@ impl Server {
         let replica = Replica::recover(recovered, &mut rng)?;
         let mut timers = TimerTable::default();
         timers.set(Timer::Election, Some(Instant(0)));
-        let looking = election(&config, config.voters(), 0, None);
+        let looking = Election::new(config.id(), 0, None).among(config.voters());
         Ok(Server {
             schemes: Arc::new(Schemes::new(&config.auth)),
             front: Front::new(&config),
@@ -325,7 +325,8 @@ impl Server {
                 Role::Leading(_) => cx.mark(Mark::LeaderLeftUncommitted),
             }
         }
-        self.role = Role::Looking(election(cx.config, cx.voters, self.round, lost));
+        let election = Election::new(cx.config.id(), self.round, lost).among(cx.voters);
+        self.role = Role::Looking(election);
         self.front.on_leader_lost(cx);
         self.continue_election(cx);
     }
@@ -384,10 +385,4 @@ impl Server {
         self.front.halt(cx);
         self.halted = Some(why);
     }
-}
-
-/// An election in which this server takes part; if it is no voter, only to learn who leads.
-fn election(config: &Config, voters: &Voters, round: u64, lost: Option<ServerId>) -> Election {
-    let election = Election::new(config.id(), round, lost);
-    if voters.contains(config.id()) { election } else { election.without_vote() }
 }

@@ -87,8 +87,12 @@ pub struct Waiting {
     pub id: ServerId,
     /// The leader it has elected, if any.
     pub elected: Option<ServerId>,
-    /// How many voters are a quorum.
+    /// Number of voters in the smallest quorum.
     pub needed: usize,
+    /// Whether quorums depend on groups and weights, so that `needed` voters may be too few.
+    pub has_groups: bool,
+    /// Whether a quorum of the voters has sent something, this server included.
+    pub heard_quorum: bool,
     /// All voters, by id, with the status of their histories. `None` for a voter that has sent
     /// nothing since this server began to look for a leader or, once this server is elected, does
     /// not follow it.
@@ -99,13 +103,18 @@ pub struct Waiting {
 
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Waiting { id, elected, needed, voters, before } = self;
+        let Waiting { id, elected, needed, has_groups, heard_quorum, voters, before } = self;
         match elected {
             None => write!(f, "no leader yet")?,
             Some(leader) if leader == id => write!(f, "elected, and waits for followers")?,
             Some(leader) => write!(f, "waits for server {leader}, which is elected")?,
         }
-        write!(f, ": {needed} of {} servers are needed", voters.len())?;
+        if *has_groups {
+            write!(f, ": a quorum of groups is needed, {needed} or more of ")?;
+            write!(f, "{} servers", voters.len())?;
+        } else {
+            write!(f, ": {needed} of {} servers are needed", voters.len())?;
+        }
         for (voter, history_status) in voters {
             let this = if voter == id { " (this one)" } else { "" };
             write!(f, "; server {voter}{this} ")?;
@@ -117,8 +126,7 @@ impl fmt::Display for Waiting {
                 Some(HistoryStatus::Lost) => "has lost data and is not refilled",
             })?;
         }
-        let heard = voters.iter().filter(|(_, history_status)| history_status.is_some()).count();
-        if heard >= *needed
+        if *heard_quorum
             && voters
                 .iter()
                 .any(|(_, history_status)| *history_status == Some(HistoryStatus::Complete))

@@ -53,11 +53,14 @@ pub(crate) struct Election {
     /// The leader that this server has just lost. The election does not wait for its vote, unless
     /// it sends a looking notification.
     lost: Option<ServerId>,
+    /// Voters that no server votes for: those of weight zero (FLE-02). They have no vote for
+    /// themselves, like a server with [`HistoryStatus::Lost`].
+    barred: BTreeSet<ServerId>,
     /// The vote of this server for its own history, with the status of that history; `None` until
     /// that history is durable.
     initial: Option<ReceivedVote>,
-    /// The best vote so far. A server with [`HistoryStatus::Lost`], or without a vote, has none
-    /// until it receives one.
+    /// The best vote so far. A server with [`HistoryStatus::Lost`], of weight zero or without a vote
+    /// has none until it receives one.
     proposal: Option<Vote>,
     /// The last looking notification, in this round, of each other voter.
     recvset: BTreeMap<ServerId, ReceivedVote>,
@@ -122,6 +125,7 @@ impl Election {
             // end.
             round: round.saturating_add(1),
             lost,
+            barred: BTreeSet::new(),
             initial: None,
             proposal: None,
             recvset: BTreeMap::new(),
@@ -134,9 +138,12 @@ impl Election {
         }
     }
 
-    /// The same for a server that is no voter.
-    pub(crate) fn without_vote(self) -> Election {
-        Election { votes: false, ..self }
+    /// The same election among these voters, some of which may have the weight zero; this server may
+    /// be none of them.
+    pub(crate) fn among(mut self, voters: &Voters) -> Election {
+        self.votes = voters.contains(self.own);
+        self.barred = voters.ids().filter(|id| !voters.may_lead(*id)).collect();
+        self
     }
 
     /// The own history is durable: votes for it, or for a better vote received before. The caller
@@ -189,8 +196,8 @@ impl Election {
     /// The notification to send; `None` before the own vote. `ensemble` is 0 while this server does
     /// not know its ensemble.
     pub(crate) fn notification(&self, ensemble: u64) -> Option<Notification> {
-        // A server that lost its history and has no proposal names itself, so that others answer.
-        // They do not vote for a server with `HistoryStatus::Lost`.
+        // A server that may not be elected and has no proposal names itself, so that others answer.
+        // They vote neither for a server with `HistoryStatus::Lost` nor for one of weight zero.
         let own = self.initial?;
         Some(Notification {
             server_state: ServerState::Looking,
@@ -462,9 +469,12 @@ impl Election {
         votes.map(|received| received.vote).filter(|vote| self.is_credible(*vote)).max()
     }
 
-    /// May the candidate have this history? The candidate's own notification overrides those of
-    /// others: it may have lost its disk, or found its log damaged, in the meantime.
+    /// May the candidate lead, and have this history? The candidate's own notification overrides
+    /// those of others: it may have lost its disk, or found its log damaged, in the meantime.
     fn is_credible(&self, vote: Vote) -> bool {
+        if self.barred.contains(&vote.candidate) {
+            return false;
+        }
         if vote.candidate == self.own {
             let own = self.initial;
             let can_lead =

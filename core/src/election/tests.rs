@@ -329,7 +329,7 @@ fn leader_without_followers_is_found_from_a_lower_round() {
 /// FLE-14.
 #[test]
 fn observer_never_offers_its_history_and_follows_whom_a_quorum_elects() {
-    let mut observer = Election::new(id(4), 4, None).without_vote();
+    let mut observer = Election::new(id(4), 4, None).among(&voters(3));
     let voters = voters(3);
     observer.vote(vote(9, 9, 4), history(HistoryStatus::Complete), ms(0));
     assert_eq!(observer.notification(0), Some(looks(5, vote(0, 0, 4))), "names no history");
@@ -352,6 +352,34 @@ fn observers_that_asked_during_the_election_are_remembered_once() {
     case.receive(5, follows(7, vote(1, 5, 3)));
     assert_eq!(case.looking.take_askers(), [id(4)].into());
     assert_eq!(case.looking.take_askers(), [].into());
+}
+
+/// FLE-02, edge case 213: nobody votes for a server of weight zero, itself included.
+#[test]
+fn server_of_weight_zero_is_never_elected() {
+    let groups = [(1, &[1, 2, 3].map(ServerId)[..])];
+    let voters = voters(3).with_groups(groups, &[(id(3), 0)].into()).unwrap();
+    let mut looking = Election::new(id(1), 4, None).among(&voters);
+    looking.vote(vote(1, 5, 1), history(HistoryStatus::Complete), ms(0));
+    let better = looks(5, vote(2, 9, 3));
+    assert_eq!(looking.receive(id(3), &better, &voters, ms(0)), Recipients::Sender);
+    assert_eq!(looking.receive(id(3), &leads(5, vote(2, 9, 3)), &voters, ms(0)), Recipients::None);
+    assert_eq!(looking.proposal(), Some(vote(1, 5, 1)));
+    looking.receive(id(2), &looks(5, vote(1, 5, 1)), &voters, ms(0));
+    assert_eq!(looking.outcome(&voters, &limits(), ms(0)), None, "server 3 may yet agree");
+    assert_eq!(looking.outcome(&voters, &limits(), ms(9_000)), Some(Outcome::Lead));
+
+    let mut weightless = Election::new(id(3), 4, None).among(&voters);
+    weightless.vote(vote(2, 9, 3), history(HistoryStatus::Complete), ms(0));
+    assert_eq!(weightless.notification(0), Some(better), "it asks for answers");
+    for from in [1, 2] {
+        weightless.receive(id(from), &looks(5, vote(2, 9, 3)), &voters, ms(0));
+    }
+    assert_eq!(weightless.outcome(&voters, &limits(), ms(9_000)), None);
+    for from in [1, 2] {
+        weightless.receive(id(from), &looks(5, vote(1, 5, 1)), &voters, ms(0));
+    }
+    assert_eq!(weightless.outcome(&voters, &limits(), ms(9_000)), Some(Outcome::Follow(id(1))));
 }
 
 /// FLE-09.

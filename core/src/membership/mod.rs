@@ -4,8 +4,10 @@
 //! its current ones to every step ([`Cx::voters`](crate::cx::Cx)). Must not know how members are
 //! reached.
 
+mod hierarchy;
 mod members;
 mod quorum;
 
+pub use hierarchy::HierarchyError;
 pub use members::Members;
 pub use quorum::{HistoryInfo, HistoryStatus, Voters};

@@ -1,16 +1,32 @@
-//! Quorums: majorities of a set of voters (QV-01).
+//! Quorums: majorities of a set of voters (QV-01), or of groups of weighted voters (QV-02).
 //!
-//! Owns the arithmetic of quorums. Must not know what is voted on.
+//! Owns the rules about quorums that hold for both kinds, and the arithmetic of majorities;
+//! `hierarchy` owns that of groups. Must not know what is voted on.
+//!
+//! The state file and NEWLEADER name voters without groups and weights. So nobody can tell which of
+//! the earlier voters were a quorum of an earlier epoch, and two rules follow:
+//!
+//! * Where groups apply, no vote counts on the word of a list of earlier voters: a quorum of
+//!   `Complete` servers intersects every quorum of the same groups, and needs no list. Such a
+//!   server reports no newcomers, so that a server without groups counts none on its word either.
+//! * Groups and weights must be the same on all servers and from start to start, as in ZooKeeper
+//!   without reconfiguration: a quorum of the new groups need not intersect one of the former. Who
+//!   changes them must have all servers synchronised first, and stop them all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::hierarchy::{Hierarchy, HierarchyError};
 use crate::ids::{Epoch, ServerId};
 
-/// The voting members of an ensemble; never empty.
+/// The voting members of an ensemble, never empty, and which of them are a quorum.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Voters(BTreeSet<ServerId>);
+pub struct Voters {
+    ids: BTreeSet<ServerId>,
+    /// The groups; `None` if every majority is a quorum.
+    hierarchy: Option<Hierarchy>,
+}
 
 /// Whether a server's vote counts where a quorum must not forget acknowledged transactions. Sent by
 /// variant index: append new variants only.
@@ -40,14 +56,41 @@ pub struct HistoryInfo {
 }
 
 impl Voters {
-    /// The given servers.
+    /// The given servers; every majority is a quorum.
     ///
     /// # Panics
     /// If there are none.
     pub fn new(ids: impl IntoIterator<Item = ServerId>) -> Voters {
         let ids: BTreeSet<ServerId> = ids.into_iter().collect();
         assert!(!ids.is_empty(), "an ensemble has voters");
-        Voters(ids)
+        Voters { ids, hierarchy: None }
+    }
+
+    /// The same servers in numbered groups. A server without a weight has the weight 1.
+    ///
+    /// # Errors
+    /// A server that is not in exactly one group, a group with a server that does not vote, or no
+    /// weight above zero.
+    pub fn with_groups<'a>(
+        self,
+        groups: impl IntoIterator<Item = (u64, &'a [ServerId])>,
+        weights: &BTreeMap<ServerId, u32>,
+    ) -> Result<Voters, HierarchyError> {
+        let hierarchy = Some(Hierarchy::new(&self.ids, groups, weights)?);
+        Ok(Voters { hierarchy, ..self })
+    }
+
+    /// The groups by number, each with its servers and their weights; empty without groups.
+    pub fn groups(
+        &self,
+    ) -> impl Iterator<Item = (u64, impl Iterator<Item = (ServerId, u32)> + Clone)> {
+        let groups = self.hierarchy.iter().flat_map(Hierarchy::groups);
+        groups.map(|(group, servers)| (*group, servers.iter().map(|(id, weight)| (*id, *weight))))
+    }
+
+    /// Whether quorums are hierarchical.
+    pub fn has_groups(&self) -> bool {
+        self.hierarchy.is_some()
     }
 
     /// Maximum number of voters: [`HistoryInfo::newcomers`] has one bit for each.
@@ -55,22 +98,51 @@ impl Voters {
 
     /// Whether this server is a voter.
     pub fn contains(&self, id: ServerId) -> bool {
-        self.0.contains(&id)
+        self.ids.contains(&id)
     }
 
     /// Whether there is only one voter.
     pub fn alone(&self) -> bool {
-        self.0.len() == 1
+        self.ids.len() == 1
     }
 
-    /// Size of the smallest majority.
-    pub(crate) fn quorum_size(&self) -> usize {
-        self.0.len() / 2 + 1
+    /// Whether this server may be elected: a voter of weight zero never is (FLE-02).
+    pub(crate) fn may_lead(&self, id: ServerId) -> bool {
+        match &self.hierarchy {
+            None => self.contains(id),
+            Some(hierarchy) => hierarchy.weight(id) > 0,
+        }
     }
 
-    /// Whether the servers for which `acked` holds include a majority of the voters (Z21).
+    /// Number of servers in the smallest quorum. Without groups, this many voters always suffice.
+    pub(crate) fn smallest_quorum(&self) -> usize {
+        match &self.hierarchy {
+            None => self.ids.len() / 2 + 1,
+            Some(hierarchy) => hierarchy.smallest_quorum(),
+        }
+    }
+
+    /// Whether the servers for which `acked` holds include a quorum of the voters (Z21).
     pub fn is_quorum(&self, acked: impl Fn(ServerId) -> bool) -> bool {
-        self.0.iter().filter(|id| acked(**id)).count() > self.0.len() / 2
+        match &self.hierarchy {
+            None => self.is_majority(acked),
+            Some(hierarchy) => hierarchy.is_quorum(acked),
+        }
+    }
+
+    /// Whether `holds` is true for a quorum, and for none without the server `last`.
+    pub(crate) fn completes(&self, last: ServerId, holds: impl Fn(ServerId) -> bool) -> bool {
+        self.is_quorum(&holds) && !self.is_quorum(|id| id != last && holds(id))
+    }
+
+    /// Whether the servers for which `agrees` holds outweigh the others as witnesses: a quorum, and
+    /// a majority by number. One server of great weight may be a quorum, but can err alone.
+    pub(crate) fn most_agree(&self, agrees: impl Fn(ServerId) -> bool) -> bool {
+        self.is_quorum(&agrees) && self.is_majority(agrees)
+    }
+
+    fn is_majority(&self, holds: impl Fn(ServerId) -> bool) -> bool {
+        self.ids.iter().filter(|id| holds(**id)).count() > self.ids.len() / 2
     }
 
     /// Whether the servers in `said` may decide without the risk of losing an acknowledged
@@ -78,14 +150,16 @@ impl Voters {
     ///
     /// One of these must hold:
     ///
-    /// - A majority of the voters is `Complete`.
-    /// - A majority is `Uninitialized` and no voter is `Complete`: a new ensemble. If a majority
-    ///   has lost its disks instead, no rule could help.
+    /// - A quorum of the voters is `Complete`: it intersects every quorum that has acknowledged
+    ///   something.
+    /// - A quorum is `Uninitialized` and no voter is `Complete`: a new ensemble. If a quorum has
+    ///   lost its disks instead, no rule could help. A `Complete` voter of weight zero prevents
+    ///   this, because it shows that the ensemble is not new.
     /// - `nothing_logged`, and every voter is `Complete` or `Uninitialized`: a new ensemble whose
     ///   start was interrupted after some servers had begun.
-    /// - `Complete` and new `Uninitialized` voters together are a majority, and the `Complete` ones
-    ///   include a majority of the earlier voters. A new voter has acknowledged nothing. So an
-    ///   ensemble grows from one server to three.
+    /// - Without groups: `Complete` and new `Uninitialized` voters together are a majority, and the
+    ///   `Complete` ones include a majority of the earlier voters. A new voter has acknowledged
+    ///   nothing. So an ensemble grows from one server to three. With groups, see the module.
     ///
     /// If the `Complete` voters of the latest epoch report different earlier voters, because an
     /// epoch with more voters was interrupted before it was established, the last rule must hold
@@ -94,24 +168,18 @@ impl Voters {
         let is = |id: ServerId, history_status| {
             said.get(&id).is_some_and(|info| info.history_status == history_status)
         };
-        let full = self.0.iter().filter(|id| is(**id, HistoryStatus::Complete)).count();
-        let blank = self.0.iter().filter(|id| is(**id, HistoryStatus::Uninitialized)).count();
-        let lists = self.before(said);
-        let is_new = |id: ServerId| lists.iter().all(|before| !before.contains(id));
-        let new = self
-            .0
-            .iter()
-            .filter(|id| is(**id, HistoryStatus::Uninitialized) && is_new(**id))
-            .count();
-        let majority = self.0.len() / 2;
-        full > majority
-            || (full == 0 && blank > majority)
-            || (nothing_logged && full + blank == self.0.len())
-            || (full > 0
-                && full + new > majority
-                && lists
-                    .iter()
-                    .all(|before| before.is_quorum(|id| is(id, HistoryStatus::Complete))))
+        let full = |id: ServerId| is(id, HistoryStatus::Complete);
+        let blank = |id: ServerId| is(id, HistoryStatus::Uninitialized);
+        let some_full = self.ids.iter().any(|id| full(*id));
+        self.is_quorum(full)
+            || (!some_full && self.is_quorum(blank))
+            || (nothing_logged && self.ids.iter().all(|id| full(*id) || blank(*id)))
+            || (some_full && !self.has_groups() && {
+                let lists = self.before(said);
+                let is_new = |id: ServerId| lists.iter().all(|before| !before.contains(id));
+                self.is_majority(|id| full(id) || (blank(id) && is_new(id)))
+                    && lists.iter().all(|before| before.is_majority(full))
+            })
     }
 
     /// The voters of the last established epoch, as reported by each `Complete` voter of the latest
@@ -126,40 +194,55 @@ impl Voters {
         know_most.map(|info| self.without(info.newcomers)).collect()
     }
 
-    /// These voters, or `self` if `others` is empty.
+    /// These voters, without groups, or `self` if `others` is empty or the same servers.
     pub(crate) fn or(&self, others: &BTreeSet<ServerId>) -> Voters {
-        if others.is_empty() { self.clone() } else { Voters(others.clone()) }
+        let same = others.is_empty() || *others == self.ids;
+        if same { self.clone() } else { Voters { ids: others.clone(), hierarchy: None } }
     }
 
     pub(crate) fn set(&self) -> &BTreeSet<ServerId> {
-        &self.0
+        &self.ids
     }
 
     /// The voters that are not in `before`: one bit each, in the order of ids, as in notifications.
+    /// With groups there are none: no blank vote may count on such a report.
     pub(crate) fn newcomers(&self, before: &Voters) -> u64 {
-        let new = (0..u64::BITS).zip(&self.0).filter(|(_, id)| !before.0.contains(id));
+        if self.has_groups() {
+            return 0;
+        }
+        let new = (0..u64::BITS).zip(&self.ids).filter(|(_, id)| !before.ids.contains(id));
         new.fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
     /// The voters without those in the bit set `newcomers`; all voters if none would remain.
     pub(crate) fn without(&self, newcomers: u64) -> Voters {
         let bit = |index: usize| index < 64 && newcomers >> index & 1 == 1;
-        let old = self.0.iter().enumerate().filter(|(index, _)| !bit(*index)).map(|(_, id)| *id);
+        let old = self.ids.iter().enumerate().filter(|(index, _)| !bit(*index)).map(|(_, id)| *id);
         self.or(&old.collect())
     }
 
     /// All voters, ordered by id.
     pub fn ids(&self) -> impl Iterator<Item = ServerId> {
-        self.0.iter().copied()
+        self.ids.iter().copied()
     }
 
-    /// The highest value that a majority has reached, given the progress of each voter.
+    /// The highest value that a quorum has reached, given the progress of each voter.
     pub(crate) fn quorum_watermark<T: Ord + Copy>(&self, progress: impl Fn(ServerId) -> T) -> T {
-        let mut reached: Vec<T> = self.0.iter().map(|id| progress(*id)).collect();
-        reached.sort_unstable();
-        // In ascending order of n voters, those from index (n - 1) / 2 upwards are a majority.
-        reached[(reached.len() - 1) / 2]
+        match &self.hierarchy {
+            None => {
+                let mut reached: Vec<T> = self.ids.iter().map(|id| progress(*id)).collect();
+                majority_watermark(&mut reached)
+            }
+            Some(hierarchy) => hierarchy.quorum_watermark(progress),
+        }
     }
+}
+
+/// The highest of these values that more than half of them reach.
+pub(super) fn majority_watermark<T: Ord + Copy>(reached: &mut [T]) -> T {
+    reached.sort_unstable();
+    // In ascending order of n values, those from index (n - 1) / 2 upwards are a majority.
+    reached[(reached.len() - 1) / 2]
 }
 
 impl HistoryInfo {

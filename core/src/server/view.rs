@@ -37,7 +37,9 @@ impl Server {
         Some(Waiting {
             id: own,
             elected: self.leader(),
-            needed: voters.quorum_size(),
+            needed: voters.smallest_quorum(),
+            has_groups: voters.has_groups(),
+            heard_quorum: voters.is_quorum(|id| history_status_of(id).is_some()),
             voters: voters.ids().map(|id| (id, history_status_of(id))).collect(),
             before: self.replica.voters_before(own, voters).ids().collect(),
         })

@@ -28,7 +28,7 @@ impl Digests {
     ) -> BTreeSet<ServerId> {
         let reported = self.reported.entry(zxid).or_default();
         reported.extend(fingerprints);
-        let agree = |digest: u64| voters.is_quorum(|id| reported.get(&id) == Some(&digest));
+        let agree = |digest: u64| voters.most_agree(|id| reported.get(&id) == Some(&digest));
         let right =
             fingerprints.map(|(_, digest)| digest).into_iter().find(|digest| agree(*digest));
         let differing =

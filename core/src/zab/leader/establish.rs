@@ -205,10 +205,12 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
         let state = replica.state();
-        // The history of a damaged server or of an observer does not count: it has acknowledged
-        // none of it, and cannot lead.
+        // The history of a damaged server does not count: it has acknowledged none of it, and
+        // cannot lead. Nor does that of an observer or of a server of weight zero: it cannot lead,
+        // and a quorum has whatever was committed.
         let counts = self.learners.get(&link).is_some_and(|learner| {
-            learner.votes && learner.history.history_status != HistoryStatus::Lost
+            let complete = learner.history.history_status != HistoryStatus::Lost;
+            complete && cx.voters.may_lead(learner.server)
         });
         if counts && (current, last) > (state.current_epoch, replica.log().appended()) {
             // ZAB-05: the election has ended too early, and another server should lead.
@@ -250,7 +252,8 @@ impl Leader {
             return;
         }
         cx.mark(Mark::DiscoveryPromised);
-        if promised.len() == cx.voters.quorum_size() {
+        let promises = |id| promised.contains_key(&id);
+        if promised.keys().all(|id| cx.voters.completes(*id, promises)) {
             cx.mark(Mark::DiscoveryMinimal);
         }
         let epoch = *epoch;

@@ -314,10 +314,9 @@ impl Proposer {
         committed: Zxid,
         cx: &mut Cx<'_>,
     ) {
-        let has = |id: &ServerId| self.acked.get(id).is_some_and(|acked| *acked >= committed);
-        let count = cx.voters.ids().filter(has).count();
+        let has = |id| self.acked.get(&id).is_some_and(|acked| *acked >= committed);
         let counts = before < committed && committed <= zxid;
-        if counts && count == cx.voters.quorum_size() {
+        if counts && cx.voters.completes(from, has) {
             cx.mark(Mark::CommitExact);
             if from == cx.config.id() {
                 cx.mark(Mark::CommitLeaderLast);
