@@ -1,7 +1,8 @@
 //! The members of an ensemble: `server.N` lines and the keys that apply to an ensemble only.
 //!
 //! Owns their grammar, `server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]`,
-//! and which values are refused. Must not resolve names nor open sockets.
+//! and which values are refused; `groups` owns `group.N` and `weight.N`. Must not resolve names nor
+//! open sockets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,14 +14,16 @@ use zabkeeper_core::driver::MemberAddresses;
 use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::{Members, ServerId, Voters};
 
-use super::fit;
 use super::properties::{BadSetting, Entry, Place, Properties};
+use super::{fit, groups};
 
 /// The servers of the ensemble, and how this server connects to them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ensemble {
     /// All members, this server included, sorted by id.
     pub(crate) members: Vec<Member>,
+    /// All members, and which of them are a quorum: `group.N` and `weight.N`.
+    pub(crate) voters: Voters,
     /// `quorumListenOnAllIPs`: listen on every address instead of the host of this server's line.
     pub(crate) listen_everywhere: bool,
     /// `cnxTimeout`: time for one attempt to connect to one address.
@@ -188,12 +191,7 @@ pub(super) fn ensemble(
     if members.len() < 2 {
         return Ok(None);
     }
-    for prefix in ["group.", "weight."] {
-        if let Some(entry) = keys.take_prefixed(prefix).first() {
-            let what = "groups and weights come with a later version: every server has one vote";
-            return Err(keys.refuse(entry, what));
-        }
-    }
+    let voters = groups::voters(keys, &members)?;
     if let Some(entry) = keys.take("peerType") {
         let Some(observes) = observes(&entry.value) else {
             return Err(keys.refuse(&entry, "the type is participant or observer"));
@@ -211,6 +209,7 @@ pub(super) fn ensemble(
     let required = keys.switch("quorum.secretRequired", super::TRUE_FALSE)?;
     Ok(Some(Ensemble {
         members,
+        voters,
         demands_secret: required.unwrap_or(secret_file.is_some()),
         secret_file,
         secrets: Secrets::default(),
@@ -289,20 +288,17 @@ impl Ensemble {
         self.members.iter().map(addresses).collect()
     }
 
-    /// The content of `/zookeeper/config` (DATA-27). Membership does not change, so the version is
-    /// 0.
+    /// The content of `/zookeeper/config` (DATA-27, QV-04): members, groups, weights. Membership
+    /// does not change, so the version is 0.
     pub(crate) fn text(&self) -> String {
         let lines: String = self.members.iter().map(|member| format!("{member}\n")).collect();
-        lines + "version=0"
+        lines + &groups::text(&self.voters) + "version=0"
     }
 
     /// All members with their roles.
     pub(crate) fn roles(&self) -> Members {
-        let those = |observe: bool| {
-            let members = self.members.iter().filter(move |member| member.observes == observe);
-            members.map(|member| member.id)
-        };
-        Members::new(Voters::new(those(false))).with_observers(those(true))
+        let observers = self.members.iter().filter(|member| member.observes);
+        Members::new(self.voters.clone()).with_observers(observers.map(|member| member.id))
     }
 
     /// The member with this id.

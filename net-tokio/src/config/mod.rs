@@ -1,10 +1,11 @@
 //! The configuration: reads `zoo.cfg` into values that are valid by construction.
 //!
-//! Owns the keys that `members`, `access` and `limits` do not own, with their defaults, and the
-//! combination of all. Must not touch files other than the given one, `myid` and the secret file,
-//! nor sockets.
+//! Owns the keys that `members`, `groups`, `access` and `limits` do not own, with their defaults,
+//! and the combination of all. Must not touch files other than the given one, `myid` and the secret
+//! file, nor sockets.
 
 mod access;
+mod groups;
 mod java_properties;
 mod keys;
 mod limits;

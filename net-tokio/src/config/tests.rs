@@ -214,12 +214,6 @@ fn ensemble_settings() {
              version",
         ),
         ("server.02=d:1:2", "zoo.cfg:6: server.02=d:1:2: a second line for server 2"),
-        (
-            "group.1=1:2:3",
-            "zoo.cfg:6: group.1=1:2:3: groups and weights come with a later version: every server \
-             has \
-             one vote",
-        ),
         ("peerType=voter", "zoo.cfg:6: peerType=voter: the type is participant or observer"),
         ("syncLimit=0", "zoo.cfg:6: syncLimit=0: out of range 1 to 28800; use ticks, such as 10"),
     ] {
@@ -261,6 +255,81 @@ fn observers_have_no_vote() {
              server lines is one: {ends}"
         ),
     );
+}
+
+/// QV-02, QV-04, CONF-13.
+#[test]
+fn groups_and_weights() {
+    let text = |s: &Settings| {
+        let ensemble = s.ensemble.as_ref().expect("has several servers");
+        assert_eq!(&ensemble.voters, s.core.voters());
+        let text = ensemble.text();
+        let lines = text.lines().filter(|line| !line.starts_with("server."));
+        lines.collect::<Vec<_>>().join(" ")
+    };
+    check_ensemble("", text, "[] version=0");
+    check_ensemble(
+        "weight.3=0\ngroup.7=3\ngroup.2=2:1\nweight.1=5",
+        text,
+        "[] group.2=1:2 group.7=3 weight.1=5 weight.2=1 weight.3=0 version=0",
+    );
+    check_ensemble(
+        "group.0 = 1 : 2:3\nweight.9=2",
+        text,
+        "[\"zoo.cfg:7: weight.9=2: has no effect: there is no server.9 line\"] group.0=1:2:3 \
+         weight.1=1 weight.2=1 weight.3=1 version=0",
+    );
+    for (text_of_file, expected) in [
+        (
+            "group.1=1:2\ngroup.2=2:3",
+            "zoo.cfg:7: group.2=2:3: server 2 is in group.1 already; leave it in one group only",
+        ),
+        ("group.1=1:2:3:1", "zoo.cfg:6: group.1=1:2:3:1: names server 1 twice; name it once"),
+        (
+            "group.1=1:2:3:4",
+            "zoo.cfg:6: group.1=1:2:3:4: server 4 does not vote; add server.4 as a participant, or \
+             remove 4 from the group",
+        ),
+        (
+            "weight.1=2\ngroup.4=1\ngroup.3=2",
+            "zoo.cfg:7: group.4=1: server 3 is in no group; name it in one group.N line, because \
+             with groups or weights every participant must be in a group",
+        ),
+        (
+            "weight.2=2\nweight.1=2",
+            "zoo.cfg:6: weight.2=2: server 1 is in no group; name it in one group.N line, because \
+             with groups or weights every participant must be in a group",
+        ),
+        (
+            "group.1=1:2:3\nweight.3=0\nweight.1=0\nweight.2=0",
+            "zoo.cfg:7: weight.3=0: no server has a weight above 0, so none could lead; give some 1",
+        ),
+        (
+            "group.1=1:2:3\nweight.3=-1",
+            "zoo.cfg:7: weight.3=-1: a weight is a whole number from 0 to 4294967295, as in 2",
+        ),
+        ("weight.one=1", "zoo.cfg:6: weight.one=1: a weight belongs to a server, as in weight.1"),
+        ("weight.1=1\nweight.01=2", "zoo.cfg:7: weight.01=2: a second weight for server 1"),
+        ("group.a=1", "zoo.cfg:6: group.a=1: a group has a number, as in group.1"),
+        ("group.1=1\ngroup.01=2", "zoo.cfg:7: group.01=2: a second line for group 1"),
+        (
+            "group.1=1,2,3",
+            "zoo.cfg:6: group.1=1,2,3: write the numbers of servers, as in group.1=1:2:3",
+        ),
+        ("group.1=", "zoo.cfg:6: group.1=: write the numbers of servers, as in group.1=1:2:3"),
+    ] {
+        check_ensemble(text_of_file, text, expected);
+    }
+}
+
+/// `server.N` lines may come behind the groups that name them.
+#[test]
+fn groups_may_precede_their_servers() {
+    let lines = "weight.2=3\ngroup.1=1:2\ndataDir=/d\nclientPort=1\nserver.2=b:1:2\nserver.1=a:1:2";
+    let (settings, warnings) = parse("zoo.cfg", lines, &[], &|_| Ok("1".to_owned())).unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+    let voters = settings.core.voters();
+    assert!(voters.is_quorum(|id| id.0 == 2) && !voters.is_quorum(|id| id.0 == 1));
 }
 
 /// CONF-60.
