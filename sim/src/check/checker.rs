@@ -11,6 +11,7 @@ use crate::check::guard;
 use crate::check::model::Rules;
 use crate::check::observe::{Observation, Observed};
 use crate::check::oracle::{Oracles, Violation};
+use crate::check::weights::Weights;
 
 /// The kind of a failure; decides the exit code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -68,6 +69,12 @@ impl Checker {
             without,
             blind: false,
         }
+    }
+
+    /// The voters have these groups and weights.
+    pub fn with_weights(mut self, weights: Option<Weights>) -> Checker {
+        self.oracles = self.oracles.with_weights(weights);
+        self
     }
 
     /// Disables all checks, to measure their cost.

@@ -10,3 +10,4 @@ pub mod guard;
 pub mod model;
 pub mod observe;
 pub mod oracle;
+pub mod weights;

@@ -116,7 +116,8 @@ fn shared_part(
     let tie = if base.in_order { Rng::scripted(Vec::new()) } else { seeds.stream("queue", 0) };
     let servers: Vec<ServerId> = options.all_servers().collect();
     let first = options.first_voters().unwrap_or_else(|| options.voters().collect());
-    let checker = Checker::new(&first, options.rules()).without(&options.without);
+    let checker = Checker::new(&first, options.rules());
+    let checker = checker.with_weights(options.weights()).without(&options.without);
     Shared {
         healed: None,
         outside: BTreeMap::new(),

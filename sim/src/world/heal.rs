@@ -3,7 +3,7 @@
 //! Owns which faults end, and the state of the servers that the heal leaves out. Must not check the
 //! recovery: `phases` does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zabkeeper_core::ServerId;
 
@@ -93,13 +93,22 @@ impl World {
                 *fate = Fate::Dead;
             }
         }
-        let voters: Vec<ServerId> = self.shared.options.voters().collect();
-        let core = self
-            .nodes
-            .values()
-            .filter(|node| voters.contains(&node.id()) && !fates.contains_key(&node.id()));
-        let knows = core.filter(|node| node.knows_its_history(&self.shared)).count();
-        if 2 * knows > voters.len() { fates } else { BTreeMap::new() }
+        let core = self.nodes.values().filter(|node| !fates.contains_key(&node.id()));
+        let knows: BTreeSet<ServerId> =
+            core.filter(|node| node.knows_its_history(&self.shared)).map(Node::id).collect();
+        if self.is_quorum(&knows) { fates } else { BTreeMap::new() }
+    }
+
+    /// Whether these servers include a quorum of the voters.
+    pub(super) fn is_quorum(&self, servers: &BTreeSet<ServerId>) -> bool {
+        let options = &self.shared.options;
+        match options.weights() {
+            None => {
+                let voters = || options.voters();
+                2 * voters().filter(|id| servers.contains(id)).count() > voters().count()
+            }
+            Some(weights) => weights.most(|id| servers.contains(&id)),
+        }
     }
 
     fn leave_out(&mut self, server: ServerId, fate: Fate) {

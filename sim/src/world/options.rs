@@ -31,8 +31,11 @@ mod buggify;
 mod draw;
 #[cfg(test)]
 mod drawn;
+mod groups;
 mod rare;
 mod text;
+
+pub use groups::Groups;
 
 pub(crate) use draw::{draw_pace, draw_room};
 
@@ -121,6 +124,8 @@ pub struct Options {
     pub grows_from: u32,
     /// When the remaining servers join.
     pub grows_at: Duration,
+    /// Groups and weights of the servers.
+    pub groups: Groups,
     /// Content of `/zookeeper/config`, if it differs from the servers' own list.
     pub members: Option<String>,
     /// Salt for the keys of all hash maps; it must not change the run.
@@ -339,7 +344,7 @@ impl Options {
 
     /// All servers, with their roles.
     fn ensemble(&self) -> Members {
-        Members::new(Voters::new(self.voters())).with_observers(self.observers())
+        Members::new(self.core_voters()).with_observers(self.observers())
     }
 
     /// The voters when the run begins, if the ensemble grows.
@@ -451,7 +456,8 @@ impl Options {
                 let role = if ensemble.is_observer(id) { "observer" } else { "participant" };
                 format!("server.{id}=10.0.1.{id}:2888:3888:{role}\n")
             };
-            self.all_servers().map(line).collect::<String>() + "version=0"
+            let lines: String = self.all_servers().map(line).collect();
+            lines + &self.group_lines() + "version=0"
         };
         let text = || self.members.clone().unwrap_or_else(called);
         (self.servers > 1).then(|| Membership { text: text(), since: WallMs(1) })

@@ -4,6 +4,8 @@
 //! Owns the condition under which the ensemble must survive that. Otherwise it need not: the server
 //! has forgotten the transactions that it acknowledged and the epochs that it accepted.
 
+use std::collections::BTreeSet;
+
 use zabkeeper_core::{ServerId, Status, Zxid};
 
 use super::{World, split};
@@ -59,12 +61,12 @@ impl World {
     /// May this server's disk be erased?
     ///
     /// It may if the others can proceed as if this server had never existed. All servers must be
-    /// up, so that no disk of a stopped server hides newer data. A majority of all voters, without
+    /// up, so that no disk of a stopped server hides newer data. A quorum of all voters, without
     /// this server, must serve in the newest epoch that any server has accepted, and hold durably
     /// every transaction that any server knows to be committed. Then no leader of an older epoch
     /// can still find a quorum, even with this server, and every later quorum of servers with a
     /// history contains one that has everything. A server whose disk was erased before must be in
-    /// that majority: at most one server at a time lacks anything.
+    /// that quorum: at most one server at a time lacks anything.
     fn can_spare(&self, server: ServerId) -> bool {
         let running = self.nodes.get(&server).is_some_and(Node::is_running);
         let all: Vec<Status> = self.nodes.values().filter_map(Node::status).collect();
@@ -79,9 +81,10 @@ impl World {
                 && settled
                 && status.durable >= committed
         };
-        let holders: Vec<ServerId> = all.iter().filter(whole).map(|status| status.id).collect();
+        let holders: BTreeSet<ServerId> =
+            all.iter().filter(whole).map(|status| status.id).collect();
         let healed =
             self.wiped.is_none_or(|wiped| holders.contains(&wiped) || !voters.contains(&wiped));
-        running && healed && self.nodes.len() == all.len() && holders.len() > voters.len() / 2
+        running && healed && self.nodes.len() == all.len() && self.is_quorum(&holders)
     }
 }

@@ -74,6 +74,7 @@ pub use catalog::Violation;
 
 use crate::check::model::{Model, Rules};
 use crate::check::observe::{ClientId, Holder, Observation, Observed, Wait};
+use crate::check::weights::Weights;
 use catalog::{Broken, Checks, Id, Verdict};
 use conn::{Conn, Phase, Who};
 use disks::Disk;
@@ -154,6 +155,13 @@ impl Oracles {
             order: 0,
             now: Instant::default(),
         }
+    }
+
+    /// The voters have these groups and weights.
+    #[must_use]
+    pub fn with_weights(mut self, weights: Option<Weights>) -> Oracles {
+        self.zab.voters.weights = weights;
+        self
     }
 
     /// Clients are not those of the client library: the watches that they claim to hold are not

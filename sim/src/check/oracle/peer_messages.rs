@@ -101,7 +101,7 @@ impl Zab {
         if state.voters.is_empty() {
             return self.voters.clone();
         }
-        Voters(state.voters.iter().map(itself).collect())
+        self.voters.listed(state.voters.iter().map(itself))
     }
 
     /// The server is about to handle this event of one of its links.
@@ -112,6 +112,8 @@ impl Zab {
         let promiser =
             self.peer_of(id, link).filter(|peer| promises && self.servers.contains_key(peer));
         let before = promiser.map(|peer| self.voters_before(peer));
+        // The leader need not have the history of a server without weight.
+        let cannot_lead = promiser.is_some_and(|peer| !self.voters.may_lead(peer));
         let server = self.server(id);
         match event {
             PeerEvent::Up { peer, .. } => {
@@ -123,7 +125,11 @@ impl Zab {
             PeerEvent::Drained => {}
             PeerEvent::Message(message) => {
                 server.cause = Some(link);
+                let better = server.promises.better;
                 server.message(link, message, (at, sent_at), before);
+                if cannot_lead {
+                    server.promises.better = better;
+                }
             }
         }
     }
@@ -407,16 +413,13 @@ impl Zab {
                 continue;
             }
             let rank = |vote: Vote| (vote.epoch, vote.zxid, vote.candidate);
-            let better = rank(vote) > rank(own);
-            checks.check(
-                Id::Z16,
-                history_status != HistoryStatus::Complete || better || !votes,
-                || {
-                    let mut lines = evidence();
-                    lines.push(format!("a vote for itself would be better: {own}"));
-                    lines
-                },
-            )?;
+            let better = rank(vote) > rank(own) || !self.voters.may_lead(by);
+            checks.check(Id::Z16, self.voters.may_lead(vote.candidate), evidence)?;
+            checks.check(Id::Z16, history_status != HistoryStatus::Complete || better, || {
+                let mut lines = evidence();
+                lines.push(format!("a vote for itself would be better: {own}"));
+                lines
+            })?;
             let stood = self.servers.get(&vote.candidate).map(|server| &server.stood);
             let known = stood.is_some_and(|stood| stood.contains(&(vote.epoch, vote.zxid)));
             checks.check(Id::Z16, known, || {

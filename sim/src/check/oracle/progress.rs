@@ -443,7 +443,7 @@ impl Progress {
         };
         let is_well = |server: ServerId| long(unwell(server)) && (server == id || follows(server));
         let enough = long(zab.role_since(id)) && is_well(id) && zab.voters.most(is_well);
-        let all = zab.voters.0.iter().copied();
+        let all = zab.voters.ids.iter().copied();
         if enough { all.filter(|server| is_well(*server)).collect() } else { Vec::new() }
     }
 }

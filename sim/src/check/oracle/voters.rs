@@ -1,10 +1,12 @@
-//! Majorities as the oracles count them, apart from the core's code, which they check.
+//! Quorums as the oracles count them, apart from the core's code, which they check.
 //!
 //! Owns the set of voters. Must not use the core's quorums.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use zabkeeper_core::{Epoch, HistoryStatus, ServerId};
+
+use crate::check::weights::Weights;
 
 /// What a server knows of earlier epochs, by its disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,14 +20,38 @@ pub(super) struct Past {
 
 /// The servers that vote.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Voters(pub(super) BTreeSet<ServerId>);
+pub(super) struct Voters {
+    pub(super) ids: BTreeSet<ServerId>,
+    /// Their groups and weights; `None`: more than half of them are a quorum.
+    pub(super) weights: Option<Weights>,
+}
 
 impl Voters {
-    /// Whether `does` holds for more than half of the voters; servers that do not vote are ignored
-    /// (QV-01, Z21).
+    /// Voters without groups.
+    pub(super) fn of(ids: impl IntoIterator<Item = ServerId>) -> Voters {
+        Voters { ids: ids.into_iter().collect(), weights: None }
+    }
+
+    /// The voters that a state file lists. It names no groups: the same servers are taken to have
+    /// the same groups.
+    pub(super) fn listed(&self, ids: impl IntoIterator<Item = ServerId>) -> Voters {
+        let listed = Voters::of(ids);
+        if listed.ids == self.ids { self.clone() } else { listed }
+    }
+
+    /// Whether this server may be elected: not if it has no weight (FLE-02).
+    pub(super) fn may_lead(&self, id: ServerId) -> bool {
+        self.ids.contains(&id) && self.weights.as_ref().is_none_or(|weights| weights.counts(id))
+    }
+
+    /// Whether `does` holds for a quorum: for more than half of the voters, or by groups and
+    /// weights; servers that do not vote are ignored (QV-01, QV-02, Z21).
     pub(super) fn most(&self, does: impl Fn(ServerId) -> bool) -> bool {
-        let yes = self.0.iter().filter(|id| does(**id)).count();
-        yes > self.0.len() - yes
+        if let Some(weights) = &self.weights {
+            return weights.most(does);
+        }
+        let yes = self.ids.iter().filter(|id| does(**id)).count();
+        yes > self.ids.len() - yes
     }
 
     /// Whether servers with these pasts may determine the history. `nothing`: the prospective
@@ -36,14 +62,14 @@ impl Voters {
     /// than half of the voters of the last established epoch are `Complete`, where an
     /// `Uninitialized` server that was no voter then counts as `Complete` in the present majority.
     /// The last rule must hold for the voters that each `Complete` server of the latest epoch
-    /// names.
+    /// names, and never holds with groups. With groups, a quorum takes the place of more than half.
     pub(super) fn may_decide(&self, pasts: &BTreeMap<ServerId, Past>, nothing: bool) -> bool {
         let speaks = |id: ServerId, history_status: HistoryStatus| {
             pasts.get(&id).is_some_and(|p| p.history_status == history_status)
         };
         let know = || {
             pasts.iter().filter(|(id, past)| {
-                self.0.contains(id) && past.history_status == HistoryStatus::Complete
+                self.ids.contains(id) && past.history_status == HistoryStatus::Complete
             })
         };
         let latest = know().map(|(_, past)| past.epoch).max();
@@ -51,19 +77,20 @@ impl Voters {
             .filter(|(_, past)| Some(past.epoch) == latest)
             .map(|(_, past)| &past.before)
             .collect();
-        let nobody_knows = !self.0.iter().any(|id| speaks(*id, HistoryStatus::Complete));
+        let nobody_knows = !self.ids.iter().any(|id| speaks(*id, HistoryStatus::Complete));
         let sound = |id: &ServerId| {
             speaks(*id, HistoryStatus::Complete) || speaks(*id, HistoryStatus::Uninitialized)
         };
         let counts = |id: ServerId| {
-            let joins = before.iter().all(|before| !before.0.contains(&id))
+            let joins = before.iter().all(|before| !before.ids.contains(&id))
                 && speaks(id, HistoryStatus::Uninitialized);
             joins || speaks(id, HistoryStatus::Complete)
         };
         self.most(|id| speaks(id, HistoryStatus::Complete))
             || (nobody_knows && self.most(|id| speaks(id, HistoryStatus::Uninitialized)))
-            || (nothing && self.0.iter().all(sound))
+            || (nothing && self.ids.iter().all(sound))
             || (latest.is_some()
+                && self.weights.is_none()
                 && before
                     .iter()
                     .all(|before| before.most(|id| speaks(id, HistoryStatus::Complete)))
@@ -76,7 +103,7 @@ mod tests {
     use super::*;
 
     fn voters(n: u64) -> Voters {
-        Voters((1..=n).map(ServerId).collect())
+        Voters::of((1..=n).map(ServerId))
     }
 
     fn pasts(voices: &[HistoryStatus], before: u64) -> BTreeMap<ServerId, Past> {
@@ -111,6 +138,22 @@ mod tests {
                 && may(&[Uninitialized, Uninitialized, Complete], true)
         );
         assert!(!may(&[Uninitialized, Lost], false) && !may(&[Lost, Lost, Uninitialized], true));
+    }
+
+    /// QV-02
+    #[test]
+    fn weights_replace_the_majority_and_blank_votes_beside_it() {
+        use HistoryStatus::{Complete, Uninitialized};
+        let groups = (1..).map(ServerId).zip([(1, 0), (1, 1), (1, 1)]).collect();
+        let weighted = Voters { weights: Weights::new(groups), ..voters(3) };
+        let may =
+            |voices: &[HistoryStatus], before| weighted.may_decide(&pasts(voices, before), false);
+        assert!(may(&[Uninitialized, Complete, Complete], 3));
+        assert!(!may(&[Complete, Complete, Uninitialized], 3), "server 1 weighs nothing");
+        assert!(!may(&[Complete, Uninitialized, Uninitialized], 1), "no growth");
+        assert!(!weighted.may_lead(ServerId(1)) && weighted.may_lead(ServerId(2)));
+        assert!(weighted.most(|id| id.0 > 1) && !weighted.most(|id| id.0 < 3));
+        assert_eq!(weighted.listed((1..=3).map(ServerId)), weighted);
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Server {
 impl Zab {
     pub(super) fn new(voters: &[ServerId]) -> Zab {
         Zab {
-            voters: Voters(voters.iter().copied().collect()),
+            voters: Voters::of(voters.iter().copied()),
             renewed: false,
             epochs: Epochs::default(),
             servers: BTreeMap::new(),
@@ -140,7 +140,7 @@ impl Zab {
 
     /// Whether there is only one voter.
     pub(super) fn is_alone(&self) -> bool {
-        self.voters.0.len() == 1
+        self.voters.ids.len() == 1
     }
 
     /// Whether the server leads, by its last status.
@@ -156,7 +156,7 @@ impl Zab {
 
     /// The voters are replaced by these.
     pub(super) fn grown(&mut self, voters: &[ServerId]) {
-        self.voters = Voters(voters.iter().copied().collect());
+        self.voters = Voters::of(voters.iter().copied());
         self.renewed = false;
         for id in Vec::from_iter(self.servers.keys().copied()) {
             self.note_voters(id);
@@ -171,7 +171,7 @@ impl Zab {
 
     /// Whether the server is a voter.
     pub(super) fn is_voter(&self, id: ServerId) -> bool {
-        self.voters.0.contains(&id)
+        self.voters.ids.contains(&id)
     }
 
     /// Whether the server has this link and has seen its `Up` event.
@@ -280,10 +280,16 @@ impl Zab {
         now: Instant,
         awake: Instant,
     ) -> Verdict {
-        let voters = self.voters.0.len();
+        let voters = self.voters.ids.len();
+        let links = || self.servers.get(&id).into_iter().flat_map(|server| server.links.values());
+        let synced = |peer| links().any(|link| link.peer == peer && link.synced);
+        let enough = match &self.voters.weights {
+            None => (status.synced_followers + 1) * 2 > voters,
+            Some(weights) => weights.most(|peer| peer == id || synced(peer)),
+        };
         let server = self.server(id);
         let leads = status.mode == Mode::Leader && status.serving;
-        if !leads || (status.synced_followers + 1) * 2 > voters {
+        if !leads || enough {
             server.forsaken_since = None;
             return Ok(());
         }

@@ -18,7 +18,7 @@ use zabkeeper_core::io::Mark;
 use crate::check::observe::ClientId;
 use crate::engine::decisions::Step;
 use crate::faults::catalog::{Fault, Trigger};
-use crate::world::options::Options;
+use crate::world::options::{Groups, Options};
 
 pub use settings::{
     names as setting_names, plain, value as setting, values as settings, with as with_setting,
@@ -100,6 +100,12 @@ impl Schedule {
                 "local.servers names server {id}, and the last one of the run is {servers}"
             ));
         }
+        let Groups { weightless, heavy, .. } = &options.groups;
+        if let Some(id) = weightless.union(heavy).find(|id| id.0 > servers.into()) {
+            return Err(format!(
+                "groups.* names server {id}, and the last one of the run is {servers}"
+            ));
+        }
         let (init, sync) = options.server.phase_ticks;
         let (limit, least) = (options.server.tick() * init.min(sync), options.shortest_timeout());
         if limit < least {
@@ -120,6 +126,8 @@ impl Schedule {
         self.options.left_out = self.options.left_out.among(servers);
         self.options.observers = self.options.observers.min(servers - 1);
         self.options.local.servers.retain(|id| id.0 <= servers.into());
+        self.options.groups.weightless.retain(|id| id.0 <= servers.into());
+        self.options.groups.heavy.retain(|id| id.0 <= servers.into());
         self
     }
 

@@ -18,8 +18,8 @@ use crate::faults::heal::LeftOut;
 use crate::machine::fs::Pace;
 use crate::network::stream::LinkPace;
 use crate::world::options::{
-    CALLS_MAX, CLIENTS_MAX, ClientBounds, DIGEST_TXNS, DISK_AUDIT_TXNS, Options, PING_PERCENT,
-    PeerOptions, SERVERS_MAX, ServerOptions, Throttle, VotePace,
+    CALLS_MAX, CLIENTS_MAX, ClientBounds, DIGEST_TXNS, DISK_AUDIT_TXNS, Groups, Options,
+    PING_PERCENT, PeerOptions, SERVERS_MAX, ServerOptions, Throttle, VotePace,
 };
 
 /// Minimum limit of a frame, bytes.
@@ -238,6 +238,7 @@ pub fn plain() -> Options {
         },
         grows_from: 0,
         grows_at: Duration::ZERO,
+        groups: Groups::default(),
         members: None,
         map_salt: 0,
         fault_events: 0,
@@ -280,6 +281,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         peers,
         grows_from,
         grows_at,
+        groups: Groups { count: groups, weightless, heavy },
         local: LocalRules { servers: local_servers, upgrade },
         config_change_one_in,
         left_out: LeftOut { dead, hung, stuck, alone, apart },
@@ -308,6 +310,9 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("config_change_one_in", config_change_one_in);
     visit("grows_from", grows_from);
     visit("grows_at_us", grows_at);
+    visit("groups.count", groups);
+    visit("groups.weightless", weightless);
+    visit("groups.heavy", heavy);
     visit("heal.dead", dead);
     visit("heal.hung", hung);
     visit("heal.stuck", stuck);

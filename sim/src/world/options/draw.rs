@@ -91,6 +91,7 @@ impl Options {
             peers,
             grows_from: 0,
             grows_at: Duration::ZERO,
+            groups: Groups::default(),
             members: None,
             map_salt: 0,
             fault_events: if wide && pinned.duration.is_none() { FAULT_EVENTS } else { 0 },
@@ -104,6 +105,7 @@ impl Options {
         };
         draw_growth(&mut options, !quiet, &mut seeds.stream("config/growth", 0));
         draw_observers(&mut options, &mut seeds.stream("config/observers", 0));
+        options.draw_groups(&mut seeds.stream("config/groups", 0));
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
         let mut rng = seeds.stream("config/buggify", 0);
         pinned.buggify.apply(&mut options, (!quiet, carries), &mut rng);

@@ -164,6 +164,11 @@ impl Options {
         if let Some(first) = self.first_voters() {
             writeln!(f, "grows     from {} after {:?}", first.len(), self.grows_at)?;
         }
+        if let Some(weights) = self.weights() {
+            let each =
+                weights.voters().map(|(id, group, weight)| format!("s{id}={group}:{weight}"));
+            writeln!(f, "quorums   by group:weight {}", each.collect::<Vec<_>>().join(" "))?;
+        }
         if self.peers.election_conns {
             writeln!(f, "elections by connections of their own channel")?;
         }
