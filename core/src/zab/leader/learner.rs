@@ -51,8 +51,12 @@ pub(super) struct Learner {
     last_received: Instant,
     /// The learner's clock in its last PONG.
     echo: Instant,
-    /// Since when acknowledgements are due without one having arrived.
-    unacked_since: Option<Instant>,
+    /// When `sent` was sent, if the learner was live.
+    sent_at: Instant,
+    /// The proposal whose acknowledgement is timed, and since when (Java `SyncLimitCheck`). If any
+    /// acknowledgement restarted the time, a learner that lags further and further would be kept,
+    /// and the proposals that wait for it would have no bound.
+    marked: Option<(Zxid, Instant)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +105,8 @@ impl Learner {
             awaiting_drain: false,
             last_received: now,
             echo: Instant(0),
-            unacked_since: None,
+            sent_at: now,
+            marked: None,
         }
     }
 
@@ -374,7 +379,8 @@ impl Learner {
                 cx.mark(Mark::SyncProposalLive);
             }
             if self.votes {
-                self.unacked_since.get_or_insert(cx.now.mono);
+                self.sent_at = cx.now.mono;
+                self.marked.get_or_insert((entry.zxid, cx.now.mono));
             }
             cx.send_peer(self.link, FromLeader::Proposal(entry.clone()));
         } else if matches!(self.stage, Stage::CatchingUp | Stage::Snapshotting { .. }) {
@@ -402,24 +408,27 @@ impl Learner {
     }
 
     /// The learner has the content of the last NEWLEADER durably. The first time, it becomes
-    /// synced, and must acknowledge what it has been sent since. Returns `false` if no NEWLEADER
-    /// was outstanding.
+    /// synced, and must acknowledge all that it has been sent since, timed from now on. Returns
+    /// `false` if no NEWLEADER was outstanding.
     pub(super) fn on_ack_new_leader(&mut self, now: Instant) -> bool {
         let asked = self.stage == Stage::Live
             || (self.stage == Stage::Synced && self.sent_voters && !self.keeps_voters);
         if self.stage == Stage::Live {
             self.stage = Stage::Synced;
-            self.unacked_since = self.unacked_since.map(|_| now);
+            self.marked = self.marked.map(|_| (self.sent, now));
         }
         self.keeps_voters |= asked && self.sent_voters;
         asked
     }
 
-    /// The learner has acknowledged `zxid`.
-    pub(super) fn on_ack(&mut self, zxid: Zxid, now: Instant) {
+    /// The learner has acknowledged `zxid`. With the marked proposal acknowledged, the newest one
+    /// that was sent becomes the next mark, timed since it was sent.
+    pub(super) fn on_ack(&mut self, zxid: Zxid) {
         assert!(self.is_synced(), "an acknowledgement counts in {:?}", self.stage);
         assert!(zxid <= self.sent, "ACK {zxid} counts, and {} was sent", self.sent);
-        self.unacked_since = (zxid < self.sent).then_some(now);
+        if self.marked.is_some_and(|(mark, _)| mark <= zxid) {
+            self.marked = (zxid < self.sent).then_some((self.sent, self.sent_at));
+        }
     }
 
     /// When the leader drops the learner, unless it shows a sign of life (ZAB-06, ZAB-18).
@@ -430,8 +439,8 @@ impl Learner {
         } else {
             self.last_received.after(config.init_limit())
         };
-        match self.unacked_since {
-            Some(since) if self.is_synced() => silent.min(since.after(config.sync_limit())),
+        match self.marked {
+            Some((_, since)) if self.is_synced() => silent.min(since.after(config.sync_limit())),
             Some(_) | None => silent,
         }
     }

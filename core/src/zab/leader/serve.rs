@@ -160,7 +160,7 @@ impl Leader {
         let Some(learner) = learner.filter(|_| exists) else {
             return self.refuse(link, PeerMisbehaved::AckNotSent(zxid), cx);
         };
-        learner.on_ack(zxid, cx.now.mono);
+        learner.on_ack(zxid);
         let server = learner.server;
         match self.proposer() {
             Some(proposer) => LeaderEffect::Commit(proposer.on_ack(server, zxid, cx)),

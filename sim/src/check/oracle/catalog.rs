@@ -346,8 +346,8 @@ impl Id {
             Id::L8 => (
                 "L8",
                 "a healthy quorum commits in time; followers acknowledge and forward syncs at \
-                 once; leaders drop learners that acknowledge nothing, and step down if they \
-                 cannot serve",
+                 once; leaders drop learners that acknowledge late, and step down if they cannot \
+                 serve",
             ),
             Id::L11 => (
                 "L11",

@@ -1,4 +1,4 @@
-//! Delays: while a quorum is well, proposals are committed, learners that acknowledge nothing are
+//! Delays: while a quorum is well, proposals are committed, learners that acknowledge late are
 //! dropped, and leaders without followers step down (L8). Links closed too early (L11). Clients
 //! that wait too long (L13).
 //!
@@ -47,12 +47,13 @@ struct Leadership {
 /// What a learner has to acknowledge, by the leader's view of one link.
 #[derive(Clone, Copy, Default, Debug)]
 struct Debt {
-    /// The last transaction that it was sent.
-    sent: Zxid,
+    /// The last transaction that it was sent, and when.
+    sent: (Zxid, Instant),
     /// When its acknowledgement of NEWLEADER arrived.
     synced: Option<Instant>,
-    /// Since when acknowledgements are outstanding and none has arrived.
-    owes: Option<Instant>,
+    /// The transaction whose acknowledgement the leader times, and since when. Once it is
+    /// acknowledged, the next one is the newest that was sent.
+    marked: Option<(Zxid, Instant)>,
     /// When it was sent UPTODATE.
     served: Option<Instant>,
     /// When the link had last accepted all that was sent on it.
@@ -108,11 +109,16 @@ impl Progress {
                 PeerEvent::Message(PeerMessage::Learner(FromLearner::AckNewLeader { .. })),
                 Some(debt),
             ) => {
+                // What was sent while the learner wrote its history has the limit from now on.
+                if debt.synced.is_none() {
+                    debt.marked = debt.marked.map(|_| (debt.sent.0, now));
+                }
                 debt.synced = Some(now);
-                debt.owes = debt.owes.map(|_| now);
             }
             (PeerEvent::Message(PeerMessage::Learner(FromLearner::Ack { zxid })), Some(debt)) => {
-                debt.owes = (*zxid < debt.sent).then_some(now);
+                if debt.marked.is_some_and(|(mark, _)| mark <= *zxid) {
+                    debt.marked = Some(debt.sent).filter(|(sent, _)| zxid < sent);
+                }
             }
             (PeerEvent::Message(_) | PeerEvent::Up { .. } | PeerEvent::Unreachable { .. }, _) => {}
         }
@@ -145,14 +151,15 @@ impl Progress {
             match command {
                 PeerCommand::Send(link, PeerMessage::Leader(FromLeader::Proposal(entry))) => {
                     let debt = leadership.learners.entry(*link).or_default();
-                    debt.sent = entry.zxid;
+                    debt.sent = (entry.zxid, now);
                     if zab.peer_of(id, *link).is_none_or(|peer| zab.is_voter(peer)) {
-                        debt.owes.get_or_insert(now);
+                        debt.marked.get_or_insert(debt.sent);
                     }
                 }
-                // The acknowledgement of NEWLEADER covers all earlier proposals.
+                // The acknowledgement of the first NEWLEADER covers all earlier proposals.
                 PeerCommand::Send(link, PeerMessage::Leader(FromLeader::NewLeader { .. })) => {
-                    leadership.learners.entry(*link).or_default().owes = None;
+                    let debt = leadership.learners.entry(*link).or_default();
+                    debt.marked = debt.marked.filter(|_| debt.synced.is_some());
                 }
                 PeerCommand::Send(link, PeerMessage::Leader(FromLeader::UpToDate { .. })) => {
                     leadership.learners.entry(*link).or_default().served = Some(now);
@@ -197,16 +204,19 @@ impl Progress {
             let serving = debt.served.is_some() || zab.serves(id);
             let received = if serving { link.proven } else { link.received };
             let since = received.max(since);
-            let owes = debt.owes.filter(|_| debt.synced.is_some());
+            let marked = debt.marked.filter(|_| debt.synced.is_some());
             let is_over = |since: Instant, limit: Duration| now.since(since) >= limit / 2;
-            let is_late = owes.is_some_and(|owes| is_over(owes, rules.sync_limit));
+            let is_late = marked.is_some_and(|(_, since)| is_over(since, rules.sync_limit));
             checks.check(Id::L11, is_late || is_over(since, limit), || {
                 let peer = link.peer;
                 let took = debt.took.map_or("never".to_owned(), |at| format!("last at {at}"));
-                let owed = owes.map_or("it owes no acknowledgement".to_owned(), |owes| {
-                    let has = rules.sync_limit;
-                    format!("it owes acknowledgements since {owes}, and has {has:?} for them")
-                });
+                let owed =
+                    marked.map_or("it owes no acknowledgement".to_owned(), |(mark, since)| {
+                        let has = rules.sync_limit;
+                        format!(
+                            "it owes the acknowledgement of {mark} since {since}, and has {has:?}"
+                        )
+                    });
                 vec![
                     format!(
                         "server {id} gives up server {peer} on {on}, which may be silent for \
@@ -284,9 +294,9 @@ impl Progress {
         }
     }
 
-    /// ZAB-18, L8: a leader drops a synced learner that has acknowledged nothing for the limit,
-    /// although some are outstanding. `awake` is the end of the leader's last pause. A clock
-    /// may run at half speed.
+    /// ZAB-18, L8: a leader drops a synced learner that has not acknowledged the marked proposal
+    /// for the limit, whatever else it has acknowledged. `awake` is the end of the leader's last
+    /// pause. A clock may run at half speed.
     pub(super) fn leaves_in_time(
         &self,
         checks: &mut Checks,
@@ -299,16 +309,16 @@ impl Progress {
         };
         let limit = sync_limit * 2 + SLACK;
         for (link, debt) in &leadership.learners {
-            let (Some(since), Some(_)) = (debt.owes, debt.synced) else {
+            let (Some((mark, since)), Some(_)) = (debt.marked, debt.synced) else {
                 continue;
             };
             let waits = now.since(since.max(awake));
             checks.check(Id::L8, waits <= limit, || {
                 vec![format!(
-                    "server {id} leads on with {link}, which has acknowledged nothing since \
+                    "server {id} leads on with {link}, which has not acknowledged {mark} since \
                      {since}, and was sent \
                      {}; its limit is {sync_limit:?}",
-                    debt.sent
+                    debt.sent.0
                 )]
             })?;
         }

@@ -8,7 +8,7 @@ use zabkeeper_core::store::Entry;
 use zabkeeper_core::{ConnId, Input, Instant, LinkCloseReason, LinkId, ServerId, StepDownReason};
 
 use super::cast::link;
-use super::history::{History, check_pair_in_time, check_pair_of};
+use super::history::{History, check_pair_in_time, check_pair_of, create};
 use super::outside::receives_from;
 use crate::check::observe::{Observation, Wait};
 
@@ -49,6 +49,40 @@ fn l8_leader_keeps_a_learner_that_acknowledges_nothing() {
             h.logs(S2, &entry);
             h.confirms(S2);
             h.sends(S2, S1, PeerMessage::Learner(FromLearner::Ack { zxid: entry.zxid }));
+        }
+        h.waits(7_000);
+        h.shows(S1);
+    });
+}
+
+/// A client asks for two creates at once. The leader sends one proposal to a follower, whose
+/// acknowledgement stays under way, and the other one `ms` later.
+fn proposes_twice(h: &mut History, follower: ServerId, ms: u64) -> [Entry; 2] {
+    let a = h.client(0);
+    h.asks(a, create("/a"));
+    h.asks(a, create("/b"));
+    let [first, mut second] = [h.decides(a), h.decides(a)];
+    second.zxid = first.zxid.next().expect("room");
+    let entries = [first.encode(), second.encode()];
+    h.logs(S1, &entries[0]);
+    h.gets(follower, S1, &entries[0]);
+    h.confirms(follower);
+    h.waits(ms);
+    h.logs(S1, &entries[1]);
+    h.gets(follower, S1, &entries[1]);
+    entries
+}
+
+/// The acknowledgement of the first proposal is no reprieve for the second.
+#[test]
+fn l8_leader_keeps_a_learner_that_only_lags() {
+    check_pair_of(3, "L8", |h, violating| {
+        let [first, second] = proposes_twice(h, S2, 0);
+        h.waits(6_000);
+        h.receives(S1, S2, PeerMessage::Learner(FromLearner::Ack { zxid: first.zxid }));
+        h.confirms(S2);
+        if !violating {
+            h.receives(S1, S2, PeerMessage::Learner(FromLearner::Ack { zxid: second.zxid }));
         }
         h.waits(7_000);
         h.shows(S1);
@@ -235,6 +269,30 @@ fn l11_leader_drops_a_learner_for_a_late_ack_too_early() {
                 round: 0,
                 sent: Instant(0),
                 echo: Instant(0),
+                touched: Vec::new(),
+                digests: Vec::new(),
+            }),
+        );
+        gives_up(h, S1);
+    });
+}
+
+/// The second proposal has its own time, which begins when it is sent.
+#[test]
+fn l11_leader_drops_a_learner_that_acknowledges_each_mark_in_time() {
+    check_pair_of(3, "L11", |h, violating| {
+        let [first, _] = proposes_twice(h, S3, 2_000);
+        h.receives(S1, S3, PeerMessage::Learner(FromLearner::Ack { zxid: first.zxid }));
+        h.waits(if violating { 2_000 } else { 2_600 });
+        let sent = Instant(2_000_000_000);
+        h.sends(S1, S3, PeerMessage::Leader(FromLeader::Ping { round: 1, sent, echo: Instant(0) }));
+        h.sends(
+            S3,
+            S1,
+            PeerMessage::Learner(FromLearner::Pong {
+                round: 1,
+                sent,
+                echo: sent,
                 touched: Vec::new(),
                 digests: Vec::new(),
             }),
