@@ -132,6 +132,11 @@ pub struct Limits {
     /// Whether a learner that is behind gets a snapshot newer than its history, if there is one,
     /// instead of the log. Default: no.
     pub prefer_snapshots: bool,
+    /// The largest DIFF from the log on the disk, in millionths of the size of the newest snapshot
+    /// (`snapshotSizeFactor`): a learner that would need more gets the snapshot. With 0 a learner
+    /// gets a DIFF only if memory holds it, or the newest snapshot is not newer than its history.
+    /// Default 330,000, which is 0.33.
+    pub snapshot_size_factor: u64,
     /// Units of work after which a step leaves the rest to the next step; see
     /// [`Outbox`](crate::Outbox). At least 1. One request or transaction is never split. Default
     /// 5,000, which take a few milliseconds.
@@ -166,6 +171,7 @@ impl Limits {
             record_bytes: 64 << 20,
             bulk_bytes: 1 << 20,
             prefer_snapshots: false,
+            snapshot_size_factor: 330_000,
             step_units: 5_000,
         }
     }

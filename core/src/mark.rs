@@ -311,6 +311,8 @@ marks! {
     ReadsSliced,
     /// a quorum has the history, and NEWLEADER names the current voters to a learner
     VotersRenewed,
+    /// a learner gets a snapshot, because it is smaller than the log that the learner lacks
+    SyncSnapSmaller,
 }
 
 /// A set of [`Mark`]s.

@@ -78,6 +78,15 @@ impl EpochIndex {
         }
     }
 
+    /// The number of transactions after `position`, up to and with `to`.
+    pub(crate) fn count(&self, position: Zxid, to: Zxid) -> u64 {
+        let of = |span: &Span| {
+            let (first, last) = (span.first.max(Zxid(position.0 + 1)), span.last.min(to));
+            (last.0 + 1).saturating_sub(first.0)
+        };
+        self.spans.iter().map(of).sum()
+    }
+
     /// Removes everything after the last position at or before `zxid`, which becomes the end.
     ///
     /// # Panics
@@ -130,6 +139,15 @@ mod tests {
 
     fn z(epoch: u64, counter: u64) -> Zxid {
         Zxid(epoch << 32 | counter)
+    }
+
+    #[test]
+    fn transactions_between_two_positions_are_counted() {
+        let log = history(z(1, 3), [z(1, 4), z(1, 5), z(3, 1), z(3, 2), z(3, 3)]);
+        assert_eq!(log.count(z(1, 3), z(3, 3)), 5);
+        assert_eq!(log.count(z(1, 4), z(3, 1)), 2);
+        assert_eq!(log.count(z(1, 5), z(2, 7)), 0);
+        assert_eq!(log.count(z(3, 3), z(3, 1)), 0);
     }
 
     fn history(after: Zxid, zxids: impl IntoIterator<Item = Zxid>) -> EpochIndex {

@@ -113,6 +113,10 @@ impl Replica {
             Txn::decode(entry)?;
         }
         let bytes = recovered.entries.iter().map(|entry| entry.bytes.len() as u64).sum();
+        let logged = (recovered.entries.len() as u64, bytes);
+        let size = recovered.snapshot.map_or((Zxid::ZERO, 0), |image| {
+            (image.zxid, image.chunks.iter().map(|chunk| chunk.len() as u64).sum())
+        });
         let replica = Replica {
             tree,
             sessions: table(header),
@@ -123,7 +127,7 @@ impl Replica {
             saved: recovered.state.clone(),
             state: recovered.state,
             unapplied: recovered.entries.into_iter().map(Unapplied::Recovered).collect(),
-            snapshots: Snapshots::recovered(recovered.snapshots, bytes),
+            snapshots: Snapshots::recovered(recovered.snapshots, size, logged),
             incoming: None,
             digests: VecDeque::new(),
         };
@@ -432,7 +436,10 @@ impl Replica {
     fn keep(&mut self, entry: Entry, txn: Txn, cx: &mut Cx<'_>) {
         self.history.push(entry.zxid);
         self.recent.push(entry.clone());
-        self.snapshots.bytes += entry.bytes.len() as u64;
+        let bytes = entry.bytes.len() as u64;
+        self.snapshots.bytes += bytes;
+        let (txns, logged) = self.snapshots.logged;
+        self.snapshots.logged = (txns + 1, logged + bytes);
         self.recent.trim(cx.config.limits.recent_bytes, self.log.durable());
         cx.out.disk.push(self.log.append(entry));
         self.unapplied.push_back(Unapplied::Decided(txn));

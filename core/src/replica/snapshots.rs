@@ -50,6 +50,10 @@ pub(super) struct Snapshots {
     pub(super) begun: u32,
     /// The snapshots on the disk, oldest first.
     pub(super) kept: VecDeque<Zxid>,
+    /// The last snapshot that was read or written, and its bytes.
+    pub(super) size: (Zxid, u64),
+    /// The transactions that this process has read at its start or logged since, and their bytes.
+    pub(super) logged: (u64, u64),
     /// Does the disk hold older snapshots than `kept` lists, because a leader's snapshot has
     /// replaced them?
     pub(super) replaced: bool,
@@ -68,6 +72,8 @@ pub(super) struct Running {
     /// The chunk that is being written.
     pub(super) index: u32,
     pub(super) last: bool,
+    /// Bytes of the chunks so far.
+    pub(super) bytes: u64,
 }
 
 /// A leader's snapshot that is being received. It becomes the state once the last chunk is durable.
@@ -76,6 +82,8 @@ pub(super) struct Incoming {
     pub(super) zxid: Zxid,
     /// Chunks received so far.
     pub(super) chunks: u32,
+    /// Their bytes.
+    pub(super) bytes: u64,
     /// Builds the tree from the chunks.
     pub(super) loader: Box<Loader>,
     pub(super) complete: bool,
@@ -84,8 +92,13 @@ pub(super) struct Incoming {
 }
 
 impl Snapshots {
-    /// The snapshots that recovery found, and the size of the log behind the newest one.
-    pub(super) fn recovered(kept: Vec<Zxid>, bytes: u64) -> Snapshots {
+    /// The snapshots that recovery found, the newest one with its size, and the number and the
+    /// bytes of the transactions after it.
+    pub(super) fn recovered(
+        kept: Vec<Zxid>,
+        size: (Zxid, u64),
+        (txns, bytes): (u64, u64),
+    ) -> Snapshots {
         Snapshots {
             running: None,
             at_disk: 0,
@@ -97,6 +110,8 @@ impl Snapshots {
             due_bytes: 0,
             begun: 0,
             kept: kept.into(),
+            size,
+            logged: (txns, bytes),
             replaced: false,
             failures: 0,
             not_before: Instant::default(),
@@ -132,8 +147,14 @@ impl Replica {
             self.tree.cancel_snapshot();
             self.abandon_incoming(cx);
             let loader = Box::new(Loader::new(KeyedHash::new(cx.rng)));
-            self.incoming =
-                Some(Incoming { zxid, chunks: 0, loader, complete: false, loading: false });
+            self.incoming = Some(Incoming {
+                zxid,
+                chunks: 0,
+                bytes: 0,
+                loader,
+                complete: false,
+                loading: false,
+            });
         }
         let incoming = self.incoming.as_mut().filter(|incoming| {
             incoming.zxid == zxid && incoming.chunks == index && !incoming.complete
@@ -143,6 +164,7 @@ impl Replica {
         };
         incoming.loader.take(&bytes).map_err(|corrupt| corrupt.to_string())?;
         incoming.chunks += 1;
+        incoming.bytes += bytes.len() as u64;
         incoming.complete = last;
         self.snapshots.at_disk += 1;
         cx.out.disk.push(DiskCommand::SnapshotChunk { zxid, index, bytes, last });
@@ -194,7 +216,8 @@ impl Replica {
         let of_it = |incoming: &mut Incoming| incoming.loader.zxid() == Some(incoming.zxid);
         let sound = |incoming: &mut Incoming| of_it(incoming) && incoming.zxid > appended;
         // A snapshot that stays in `incoming` is dropped when this server leaves the leader.
-        let Some(Incoming { zxid, loader, complete, .. }) = self.incoming.take_if(sound) else {
+        let Some(Incoming { zxid, bytes, loader, complete, .. }) = self.incoming.take_if(sound)
+        else {
             return Err("the leader's snapshot holds the picture of another position".to_owned());
         };
         let waiting = self.snapshots.at_disk;
@@ -209,6 +232,7 @@ impl Replica {
         self.history = EpochIndex::after(zxid);
         self.recent = LogTail::after(zxid);
         self.snapshots.kept = [zxid].into();
+        self.snapshots.size = (zxid, bytes);
         self.snapshots.failures = 0;
         self.snapshots.replaced = true;
         (self.snapshots.txns, self.snapshots.bytes) = (0, 0);
@@ -264,7 +288,7 @@ impl Replica {
             keyed: self.sessions.keyed().collect(),
         };
         self.tree.begin_snapshot(header, snapshots.begun);
-        self.write_slice(zxid, 0, cx);
+        self.write_slice(zxid, 0, 0, cx);
     }
 
     /// A chunk is written: writes the next one, or records the complete snapshot in the state file.
@@ -301,12 +325,13 @@ impl Replica {
             // An unreadable snapshot may have had the same zxid.
             self.snapshots.kept.retain(|kept| *kept < zxid);
             self.snapshots.kept.push_back(zxid);
+            self.snapshots.size = (zxid, running.bytes);
             if std::mem::take(&mut self.snapshots.forgets) {
                 self.history.forget(zxid);
             }
             self.save_state(cx, |state| state.snapshot = zxid);
         } else {
-            self.write_slice(zxid, index + 1, cx);
+            self.write_slice(zxid, index + 1, running.bytes, cx);
         }
         Ok(false)
     }
@@ -362,6 +387,18 @@ impl Replica {
         self.snapshots.kept.back().copied()
     }
 
+    /// Is the log from `position` to this snapshot larger than `factor` millionths of the snapshot?
+    /// The size of the log is estimated: the number of transactions is known, and their mean size
+    /// is that of the transactions that this process has read or logged. Without any, or if the
+    /// size of the snapshot is unknown, the answer is no; with the factor 0 it is always yes.
+    pub(crate) fn is_log_large(&self, position: Zxid, snapshot: Zxid, factor: u64) -> bool {
+        let ((sized, size), (txns, bytes)) = (self.snapshots.size, self.snapshots.logged);
+        let count = self.history.count(position, snapshot);
+        let log = u128::from(count).saturating_mul(bytes.into()).saturating_mul(1_000_000);
+        let most = u128::from(txns).saturating_mul(size.into()).saturating_mul(factor.into());
+        factor == 0 || (sized == snapshot && log > most)
+    }
+
     /// The state file names the newest snapshot: purges older ones, and the log before them, except
     /// what a learner needs after `needed`.
     pub(crate) fn purge(&mut self, needed: Option<Zxid>, cx: &mut Cx<'_>) {
@@ -384,13 +421,15 @@ impl Replica {
         cx.out.disk.push(DiskCommand::Purge { oldest });
     }
 
-    fn write_slice(&mut self, zxid: Zxid, index: u32, cx: &mut Cx<'_>) {
+    /// Writes chunk `index`, after chunks of `written` bytes.
+    fn write_slice(&mut self, zxid: Zxid, index: u32, written: u64, cx: &mut Cx<'_>) {
         if self.tree.set_aside() > 0 {
             cx.mark(Mark::SnapshotSetAside);
         }
         let (bytes, last) =
             self.tree.snapshot_slice(cx.config.limits.snapshot_slice_bytes.max(1) as usize);
-        self.snapshots.running = Some(Running { zxid, index, last });
+        let written = written + bytes.len() as u64;
+        self.snapshots.running = Some(Running { zxid, index, last, bytes: written });
         self.snapshots.at_disk += 1;
         cx.out.disk.push(DiskCommand::SnapshotChunk { zxid, index, bytes, last });
     }

@@ -13,10 +13,10 @@
 //! ensemble N                  servers 1 to N, with empty disks and a tick of 1 s
 //! grow N                      configures servers 1 to N; new ones have empty disks; takes effect
 //!                             at the next boot of each server
-//! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, snapshot_txns,
-//!                             snapshot_slice_bytes, kept, compare, step_units, epoch_txns,
-//!                             hold_ms; check_ms and per_minute (of containers); local and
-//!                             upgrade (1 or 0)
+//! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, factor (millionths),
+//!                             snapshot_txns, snapshot_slice_bytes, kept, compare, step_units,
+//!                             epoch_txns, hold_ms; check_ms and per_minute (of containers); local
+//!                             and upgrade (1 or 0)
 //! start                       `boot` and `settle` without a trace
 //! boot [N ..]                 starts these servers, or all, from their disks
 //! pause N | resume N          the process gets no CPU time: its deadlines pass

@@ -138,7 +138,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("skipACL", Property),
     ("snapCount", Property),
     ("snapSizeLimitInKb", Property),
-    ("snapshotSizeFactor", Later),
+    ("snapshotSizeFactor", Property),
     ("sslQuorum", Line),
     ("sslQuorumReloadCertFiles", Later),
     ("standaloneEnabled", Later),

@@ -307,6 +307,8 @@ fn core_config(
     if let Some(kib) = limit {
         core.limits.snapshot_bytes = if kib > 0 { fit::<u64>(kib) << 10 } else { u64::MAX };
     }
+    core.limits.snapshot_size_factor =
+        snapshot_size_factor(keys, core.limits.snapshot_size_factor)?;
     let retained = keys.entry("autopurge.snapRetainCount").cloned();
     let kept = keys.number("autopurge.snapRetainCount", 0..=1 << 20, "3 or more")?;
     if let (Some(kept), Some(entry)) = (kept, retained) {
@@ -318,6 +320,18 @@ fn core_config(
     let mut core = access::with_tree(keys, core)?;
     core.auth = access::auth(keys)?;
     Ok(core)
+}
+
+/// CONF-29. As in ZooKeeper, with a negative factor no DIFF is read from the disk if a snapshot can
+/// replace it.
+fn snapshot_size_factor(keys: &mut Properties, default: u64) -> Result<u64, BadSetting> {
+    const KEY: &str = "snapshotSizeFactor";
+    if keys.entry(KEY).is_some_and(|entry| entry.value.starts_with('-')) {
+        keys.take(KEY);
+        return Ok(0);
+    }
+    let factor = keys.millionths(KEY, 4_000, "a decimal number, such as 0.33; -1: no log")?;
+    Ok(factor.map_or(default, u64::from))
 }
 
 fn session_timeouts(keys: &mut Properties, core: Config) -> Result<Config, BadSetting> {

@@ -379,6 +379,16 @@ fn log_and_snapshot_settings() {
     check("", bytes, &(4_u64 << 30).to_string());
     check("snapSizeLimitInKb=64", bytes, "65536");
     check("snapSizeLimitInKb=-1", bytes, &u64::MAX.to_string());
+    let factor = |s: &Settings| s.core.limits.snapshot_size_factor.to_string();
+    check("", factor, "330000");
+    check("snapshotSizeFactor=1.5", factor, "1500000");
+    check("snapshotSizeFactor=-1", factor, "0");
+    check(
+        "snapshotSizeFactor=a third",
+        factor,
+        "zoo.cfg:3: snapshotSizeFactor=a third: not a decimal number; use a decimal number, such \
+         as 0.33; -1: no log",
+    );
     check("jute.maxbuffer=100", show, "100000 3 67108864 100");
     check(
         "jute.maxbuffer=99",

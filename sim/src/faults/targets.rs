@@ -304,6 +304,7 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::LinkUnwanted
         | Mark::PurgeHeld
         | Mark::SyncSnapPreferred
+        | Mark::SyncSnapSmaller
         | Mark::LogReadFailed
         | Mark::SessionsSpared
         | Mark::SessionsStalled

@@ -216,7 +216,9 @@ impl Learner {
     }
 
     /// The same for a learner that has just promised: it may be sent a snapshot although the log
-    /// would suffice (`prefer_snapshots`).
+    /// would suffice, because that part of the log is larger than a share of the snapshot, or
+    /// always (`prefer_snapshots`). A learner holds what it receives of the log in memory, because
+    /// nothing of it is applied before the learner serves; a snapshot becomes its state.
     pub(super) fn start_sync(
         &mut self,
         last: Zxid,
@@ -224,14 +226,16 @@ impl Learner {
         epoch: Epoch,
         cx: &mut Cx<'_>,
     ) {
-        let preferred = replica.newest_snapshot().filter(|zxid| {
-            let shares = replica.history().last_at_or_before(last) == Some(last);
-            cx.config.limits.prefer_snapshots && shares && *zxid > last
-        });
-        let Some(zxid) = preferred else {
+        let shares = replica.history().last_at_or_before(last) == Some(last);
+        let newer = replica.newest_snapshot().filter(|zxid| shares && *zxid > last);
+        let (limits, in_memory) = (&cx.config.limits, replica.recent().since(last).is_some());
+        let is_smaller =
+            |zxid| !in_memory && replica.is_log_large(last, zxid, limits.snapshot_size_factor);
+        let Some(zxid) = newer.filter(|zxid| limits.prefer_snapshots || is_smaller(*zxid)) else {
             return self.choose_sync_mode(last, replica, epoch, cx);
         };
-        cx.mark(Mark::SyncSnapPreferred);
+        let preferred = limits.prefer_snapshots;
+        cx.mark(if preferred { Mark::SyncSnapPreferred } else { Mark::SyncSnapSmaller });
         self.stage = Stage::Snapshotting { zxid, next: Some(0) };
         self.send_next(replica, epoch, cx);
     }

@@ -145,6 +145,7 @@ impl Play {
             match key {
                 "recent_bytes" => limits.recent_bytes = n.into(),
                 "bulk_bytes" => limits.bulk_bytes = n,
+                "factor" => limits.snapshot_size_factor = n.into(),
                 "snapshot_txns" => limits.snapshot_txns = n,
                 "snapshot_slice_bytes" => limits.snapshot_slice_bytes = n,
                 "kept" => limits.snapshots_kept = n,

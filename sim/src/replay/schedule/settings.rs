@@ -397,6 +397,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("prefer_snapshots", &mut limits.prefer_snapshots);
     visit("step_units", &mut limits.step_units);
     visit("turn_units", turn_units);
+    visit("snapshot_size_factor", &mut limits.snapshot_size_factor);
 }
 
 fn each_of_client_bounds(bounds: &mut ClientBounds, visit: Visit<'_>) {
@@ -450,6 +451,7 @@ fn each_of_limits(limits: &mut Limits, visit: Visit<'_>) {
         // Later additions, at the end of a schedule.
         prefer_snapshots: _,
         step_units: _,
+        snapshot_size_factor: _,
     } = limits;
     visit("requests_per_conn", requests_per_conn);
     visit("undurable_bytes", undurable_bytes);

@@ -214,6 +214,7 @@ fn rare_settings_occur_in_some_but_few_runs() {
         ("little on its way", count(|o| o.server.outbound_bytes < OUTBOUND_BYTES)),
         ("a command refused", count(|o| o.server.refused_command > 0)),
         ("answers in parts", count(|o| o.server.part_lines < PART_LINES)),
+        ("other limits of a DIFF", count(|o| o.server.limits.snapshot_size_factor != 330_000)),
         ("other holds", count(|o| o.server.limits.hold != o.server.tick())),
         ("a full bucket only", count(|o| o.server.throttle.decrease_ratio == 0)),
     ] {

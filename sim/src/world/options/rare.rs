@@ -67,6 +67,10 @@ pub(super) fn draw(
     if rng.chance(1, 8) {
         workload.calls_max = 1 + rng.upto(workload.depth - 1);
     }
+    let rng = &mut seeds.stream("config/diff", 0);
+    if rng.chance(1, 4) {
+        server.limits.snapshot_size_factor = *rng.pick(&[0, 10_000, 3_000_000, u64::MAX]);
+    }
 }
 
 /// How the token bucket is filled, and the weights of connections.

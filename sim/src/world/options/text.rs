@@ -272,6 +272,10 @@ impl Options {
         if (limits.step_units, server.turn_units) != (usual.limits.step_units, usual.turn_units) {
             writeln!(f, "work      step={} turn={}", limits.step_units, server.turn_units)?;
         }
+        let factor = limits.snapshot_size_factor;
+        if factor != usual.limits.snapshot_size_factor {
+            writeln!(f, "learners  snapshotSizeFactor={factor} millionths")?;
+        }
         Ok(())
     }
 }
