@@ -150,8 +150,9 @@ impl Voters {
     ///
     /// One of these must hold:
     ///
-    /// - A quorum of the voters is `Complete`: it intersects every quorum that has acknowledged
-    ///   something.
+    /// - A quorum of the voters is `Complete`, and none of them was an observer in the last
+    ///   established epoch, or a majority of the earlier voters is `Complete`. It then intersects
+    ///   every quorum that has acknowledged something. An observer's history may end anywhere.
     /// - A quorum is `Uninitialized` and no voter is `Complete`: a new ensemble. If a quorum has
     ///   lost its disks instead, no rule could help. A `Complete` voter of weight zero prevents
     ///   this, because it shows that the ensemble is not new.
@@ -163,7 +164,9 @@ impl Voters {
     ///
     /// If the `Complete` voters of the latest epoch report different earlier voters, because an
     /// epoch with more voters was interrupted before it was established, the last rule must hold
-    /// for each report.
+    /// for each report. For the first rule, one report that all voters were established suffices:
+    /// its server has everything that was committed before, and what was committed since needed a
+    /// quorum of all.
     pub fn may_decide(&self, said: &BTreeMap<ServerId, HistoryInfo>, nothing_logged: bool) -> bool {
         let is = |id: ServerId, history_status| {
             said.get(&id).is_some_and(|info| info.history_status == history_status)
@@ -171,11 +174,16 @@ impl Voters {
         let full = |id: ServerId| is(id, HistoryStatus::Complete);
         let blank = |id: ServerId| is(id, HistoryStatus::Uninitialized);
         let some_full = self.ids.iter().any(|id| full(*id));
-        self.is_quorum(full)
+        let lists = self.before(said);
+        let established = || {
+            self.has_groups()
+                || lists.iter().any(|before| before.ids == self.ids)
+                || lists.iter().all(|before| before.is_majority(full))
+        };
+        (self.is_quorum(full) && established())
             || (!some_full && self.is_quorum(blank))
             || (nothing_logged && self.ids.iter().all(|id| full(*id) || blank(*id)))
             || (some_full && !self.has_groups() && {
-                let lists = self.before(said);
                 let is_new = |id: ServerId| lists.iter().all(|before| !before.contains(id));
                 self.is_majority(|id| full(id) || (blank(id) && is_new(id)))
                     && lists.iter().all(|before| before.is_majority(full))
@@ -336,6 +344,10 @@ mod tests {
         let outdated = info(Complete, 6, of_three);
         assert!(!among(&[outdated, new, blank, blank]));
         assert!(among(&[old, info(Complete, 6, of_five), blank, blank]), "an older word");
+        let gone = info(HistoryStatus::Lost, 0, 0);
+        assert!(!among(&[gone, gone, old, old, old]), "4 and 5 were observers of three voters");
+        assert!(among(&[gone, old, old, old, old]), "two of the three voters are there");
+        assert!(among(&[gone, gone, old, new, old]), "server 4 knows that five were established");
     }
 
     #[test]

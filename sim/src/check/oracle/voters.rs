@@ -57,7 +57,9 @@ impl Voters {
     /// Whether servers with these pasts may determine the history. `nothing`: the prospective
     /// leader has an empty log.
     ///
-    /// They may if more than half of the voters are `Complete`; if none is `Complete` and more than
+    /// They may if more than half of the voters are `Complete`, and so are more than half of the
+    /// voters of the last established epoch, unless one of them knows that epoch to be of these
+    /// voters; if none is `Complete` and more than
     /// half are `Uninitialized`; if `nothing` holds and every voter is one of the two; or if more
     /// than half of the voters of the last established epoch are `Complete`, where an
     /// `Uninitialized` server that was no voter then counts as `Complete` in the present majority.
@@ -86,7 +88,11 @@ impl Voters {
                 && speaks(id, HistoryStatus::Uninitialized);
             joins || speaks(id, HistoryStatus::Complete)
         };
-        self.most(|id| speaks(id, HistoryStatus::Complete))
+        let complete = |id| speaks(id, HistoryStatus::Complete);
+        let established = self.weights.is_some()
+            || before.iter().any(|before| before.ids == self.ids)
+            || before.iter().all(|before| before.most(complete));
+        (self.most(complete) && established)
             || (nobody_knows && self.most(|id| speaks(id, HistoryStatus::Uninitialized)))
             || (nothing && self.ids.iter().all(sound))
             || (latest.is_some()
