@@ -59,8 +59,8 @@ pub(crate) struct Election {
     /// The vote of this server for its own history, with the status of that history; `None` until
     /// that history is durable.
     initial: Option<ReceivedVote>,
-    /// The best vote so far. A server with [`HistoryStatus::Lost`], of weight zero or without a vote
-    /// has none until it receives one.
+    /// The best vote so far. A server with [`HistoryStatus::Lost`], of weight zero or without a
+    /// vote has none until it receives one.
     proposal: Option<Vote>,
     /// The last looking notification, in this round, of each other voter.
     recvset: BTreeMap<ServerId, ReceivedVote>,
@@ -138,8 +138,8 @@ impl Election {
         }
     }
 
-    /// The same election among these voters, some of which may have the weight zero; this server may
-    /// be none of them.
+    /// The same election among these voters: some may have the weight zero, and this server may be
+    /// none of them.
     pub(crate) fn among(mut self, voters: &Voters) -> Election {
         self.votes = voters.contains(self.own);
         self.barred = voters.ids().filter(|id| !voters.may_lead(*id)).collect();

@@ -39,21 +39,10 @@ impl Leader {
         // The learner may have been synchronised anew since its last comparison.
         self.digests.forget(server);
         let votes = cx.voters.contains(server);
-        let outruns = self.epoch().filter(|epoch| accepted > *epoch);
-        if let Some(epoch) = outruns.filter(|_| !votes) {
-            // An observer must not end the epoch. It can follow in the next one.
-            cx.mark(Mark::LearnerRefused);
-            let what = format!(
-                "server {server} has no vote and has promised epoch {accepted}: it cannot follow \
-                 in epoch {epoch}"
-            );
-            cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Incompatible(what)));
-            return LeaderEffect::None;
-        }
         let learner = Learner::new(link, server, votes, history, accepted, cx.now.mono);
         self.learners.insert(link, learner);
-        if outruns.is_some() {
-            // The learner could never follow this leader (ZAB-04).
+        if self.epoch().is_some_and(|epoch| accepted > epoch) {
+            // The learner, even if it is an observer, could never follow this leader (ZAB-04).
             cx.mark(Mark::LeaderOutrun);
             return LeaderEffect::StepDown(StepDownReason::Behind);
         }
