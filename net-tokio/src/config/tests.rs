@@ -221,7 +221,7 @@ fn ensemble_settings() {
     }
 }
 
-/// CONF-13, CONF-16, QV-06.
+/// CONF-13, CONF-16.
 #[test]
 fn observers_have_no_vote() {
     let roles = |s: &Settings| {
