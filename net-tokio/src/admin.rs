@@ -24,7 +24,7 @@ pub fn options(settings: &Settings) -> FourLetterOptions {
         EnsembleInfo {
             election_port: me.election_port,
             quorum_port: me.quorum_port,
-            voters: ensemble.roles().voters().ids().count(),
+            voters: ensemble.voters.ids().count(),
             members: ensemble.members.iter().map(ToString::to_string).collect(),
         }
     };

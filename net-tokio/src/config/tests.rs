@@ -238,23 +238,19 @@ fn observers_have_no_vote() {
     check_ensemble("server.4=d:1:2:OBSERVER;2181", roles, &expected);
     let warned = "[\"zoo.cfg:6: peerType=observer: differs from the server line, which applies\"]";
     check_ensemble("peerType=observer", roles, &format!("{warned} {voters} of {voters}: None"));
-    let ends = "add server lines, or remove :observer";
-    check_whole(
-        "dataDir=/d\nclientPort=2181\nserver.1=a:1:2:observer",
-        roles,
-        &format!(
-            "server.N: observers need an ensemble of at least two participants, and 0 of the 1 \
-             server lines is one: {ends}"
-        ),
-    );
-    check_whole(
-        "dataDir=/d\nclientPort=2181\nserver.1=a:1:2\nserver.2=b:1:2:observer",
-        roles,
-        &format!(
-            "server.N: observers need an ensemble of at least two participants, and 1 of the 2 \
-             server lines is one: {ends}"
-        ),
-    );
+    for (lines, counts) in [
+        ("server.1=a:1:2:observer", "0 of the 1"),
+        ("server.1=a:1:2\nserver.2=b:1:2:observer", "1 of the 2"),
+    ] {
+        check_whole(
+            &format!("dataDir=/d\nclientPort=2181\n{lines}"),
+            roles,
+            &format!(
+                "server.N: observers need an ensemble of at least two participants, and {counts} \
+                 server lines is one: add server lines, or remove :observer"
+            ),
+        );
+    }
 }
 
 /// QV-02, QV-04, CONF-13.
