@@ -290,9 +290,7 @@ impl Follower {
     /// The log of this server is durable up to `zxid` (ZAB-15).
     pub(crate) fn on_durable(&mut self, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) {
         // The acknowledgement of an observer would count nowhere.
-        if !cx.voters.contains(cx.config.id()) {
-            return;
-        }
+        let votes = cx.voters.contains(cx.config.id());
         let acknowledges = match self.phase {
             Phase::Synced { .. } => !replica.state().damaged,
             Phase::Following { silent_until, .. } => silent_until.is_none(),
@@ -302,7 +300,7 @@ impl Follower {
             | Phase::Synchronization { .. }
             | Phase::Entering { .. } => false,
         };
-        if let Some(link) = self.link().filter(|_| acknowledges) {
+        if let Some(link) = self.link().filter(|_| votes && acknowledges) {
             self.acknowledge(link, zxid, replica, cx);
         }
     }
