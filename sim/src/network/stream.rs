@@ -193,6 +193,11 @@ impl Network {
         ConnId(self.next)
     }
 
+    /// The connection that was allocated last.
+    pub fn newest(&self) -> ConnId {
+        ConnId(self.next)
+    }
+
     /// Begins a connection attempt.
     pub fn attempt(&mut self, seeds: Seeds, parties: [Party; 2]) -> Attempt {
         let mut pair = parties;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use zabkeeper_core::{Instant, ServerId, Zxid};
+use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
 use super::World;
 use super::grow::Growth;
@@ -73,6 +73,7 @@ impl World {
             liveness: Liveness::default(),
             end_digest: None,
             healed: Counts::default(),
+            last_unhealed: ConnId(0),
         };
         world.plan_starts(grows);
         for id in &base.absent {

@@ -162,6 +162,9 @@ impl World {
             shared.net.abandon(shared.now, ConnId(dial.link.0), End::Dialler, None);
             shared.schedule_arrivals();
         }
+        if dial.channel == Channel::Election && !stands {
+            self.election_dial_failed(ConnId(dial.link.0));
+        }
     }
 
     fn arrive(&mut self, arrival: Arrival) {

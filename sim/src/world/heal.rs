@@ -28,6 +28,7 @@ impl World {
         self.shared.record(&RunEvent::Healed { outside: &self.describe_fates(&fates) });
         self.shared.targets.disarm();
         self.healed = self.shared.recorder.counters.counts;
+        self.last_unhealed = self.shared.net.newest();
         self.shared.healed = Some(self.shared.now);
         self.refusing_until = self.shared.now;
         self.end_byzantine_peers();

@@ -88,6 +88,8 @@ pub struct World {
     liveness: Liveness,
     /// Counters at the heal.
     healed: Counts,
+    /// The last connection that was allocated before the heal.
+    last_unhealed: ConnId,
     /// See [`Outcome::end_digest`].
     end_digest: Option<u64>,
 }

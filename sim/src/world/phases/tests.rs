@@ -166,6 +166,20 @@ fn notification_storm_fails_the_run_unless_late() {
     }
 }
 
+/// L6.
+#[test]
+fn notifications_count_once_no_attempt_to_connect_from_before_the_heal_is_outstanding() {
+    // The connections of the attempts that fail: the last one before the heal, the first one after.
+    for (after_heal, held) in [(0, true), (1, false)] {
+        let mut world = calm_world_of(3);
+        assert!(world.run_until(Instant(5_000_000_000)) && world.liveness_phase());
+        world.shared.recorder.counters.counts.notifications += 10_000;
+        world.election_dial_failed(ConnId(world.last_unhealed.0 + after_heal));
+        assert_eq!(world.settle(), held, "{after_heal}");
+        assert!(held || broken(&world) == "L6", "{after_heal}");
+    }
+}
+
 /// E3.
 #[test]
 fn queues_of_hanging_servers_do_not_drain() {
