@@ -281,6 +281,16 @@ impl Network {
         self.forget_if_over(conn);
     }
 
+    /// The machine of `party` runs again. Its kernel knows none of the connections that it has
+    /// abandoned, so it answers writes with a reset if it `reaches` the other party.
+    pub fn reboot(&mut self, party: Party, reaches: impl Fn(Party) -> bool) {
+        for state in self.conns.values_mut() {
+            let own = state.attempt.parties.iter().position(|end| *end == party);
+            let Some(own) = own.filter(|own| state.ways[*own].over) else { continue };
+            state.reset_on_write |= reaches(state.attempt.parties[1 - own]);
+        }
+    }
+
     /// The random stream for what this end sends.
     pub fn rng(&mut self, conn: ConnId, sender: End) -> Option<&mut Rng> {
         self.conns.get_mut(&conn).map(|state| state.rng(sender))

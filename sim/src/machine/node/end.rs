@@ -112,6 +112,16 @@ impl Node {
         shared.schedule_arrivals();
     }
 
+    /// The machine runs again, and answers what arrives on connections of its former processes,
+    /// except from servers that a partition separates from it.
+    pub(super) fn reset_old_connections(&self, shared: &mut Shared) {
+        let Shared { net, reach, now, .. } = shared;
+        net.reboot(Party::Server(self.id), |other| match other {
+            Party::Server(peer) => reach.connects(*now, self.id, peer),
+            Party::Client(_) | Party::BadPeer => true,
+        });
+    }
+
     fn silence(
         &self,
         (conn, end): (ConnId, End),

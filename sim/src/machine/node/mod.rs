@@ -233,6 +233,7 @@ impl Node {
             return;
         }
         self.incarnation += 1;
+        self.reset_old_connections(shared);
         self.powered_off = false;
         self.crash_planned = false;
         let mut clock = shared.seeds.stream("clock", self.id.0 << 32 | self.incarnation);

@@ -119,6 +119,23 @@ fn bytes_in_flight_may_arrive_late_on_a_half_open_connection() {
 }
 
 #[test]
+fn restarted_machine_resets_the_connections_of_its_former_processes() {
+    let silence = Silence { late: Instant(1 << 40), on_write: false };
+    for (reaches, met) in [(true, Some(Delivery::Reset)), (false, None)] {
+        let mut rig = rig(4);
+        rig.net.abandon(Instant(1), CONN, End::Acceptor, Some(silence));
+        rig.send(5, End::Dialler, "hello?");
+        let [dialler, acceptor] = rig.net.parties(CONN).expect("it is known");
+        rig.net.reboot(dialler, |_| true);
+        rig.send(6, End::Dialler, "hello?");
+        assert_eq!(rig.received(End::Dialler, 1 << 39).1, None, "nobody was there");
+        rig.net.reboot(acceptor, |_| reaches);
+        rig.send(1 << 39, End::Dialler, "hello?");
+        assert_eq!(rig.received(End::Dialler, (1 << 40) - 1).1, met);
+    }
+}
+
+#[test]
 fn write_into_a_dead_connection_may_trigger_a_reset() {
     let mut rig = rig(3);
     rig.net.abandon(
