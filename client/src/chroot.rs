@@ -77,6 +77,7 @@ fn paths_of(request: &mut Request) -> Vec<&mut String> {
         | Request::WhoAmI
         | Request::NoPath { .. }
         | Request::Reconfig
+        | Request::Reconfigure(_)
         | Request::Throttled { .. }
         | Request::Sasl { .. }
         // As in the Java client, the prefix and the paths in the reply are not translated.

@@ -74,6 +74,7 @@ impl Change {
             | Request::WhoAmI
             | Request::NoPath { .. }
             | Request::Reconfig
+            | Request::Reconfigure(_)
             | Request::Throttled { .. }
             | Request::Sasl { .. }
             | Request::CloseSession

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::AuthOptions;
 use crate::ids::{ServerId, WallMs};
-use crate::membership::{Members, Voters};
+use crate::membership::{EnsembleConfig, Members, Voters};
 
 /// Settings of one server, checked by [`Config::new`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -32,6 +32,8 @@ pub struct Config {
     pub sessions: SessionOptions,
     /// Contents of `/zookeeper/config` (DATA-27). Default: the node is empty.
     pub membership: Option<Membership>,
+    /// Reconfiguration, if it is enabled (`reconfigEnabled`, RECONF-01). Default: no.
+    pub reconfig: Option<ReconfigOptions>,
     /// Salt for the keys of all hash maps. Default: zero. Nothing that a server sends or stores may
     /// depend on it; the simulator varies it to prove that.
     pub map_salt: u64,
@@ -45,6 +47,17 @@ pub struct Membership {
     pub text: String,
     /// Wall-clock time of the server's start.
     pub since: WallMs,
+}
+
+/// What a server needs to know to reconfigure the ensemble.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReconfigOptions {
+    /// The configuration of the files. Once a leader has established one, it is part of the
+    /// replicated state, and the one with the higher version applies.
+    pub initial: EnsembleConfig,
+    /// May a reconfiguration leave a single voter, and change a single server (RECONF-07)? It may
+    /// where `standaloneEnabled` is false.
+    pub single_voter: bool,
 }
 
 /// Which kinds of nodes clients may create, and how the leader deletes containers and TTL nodes.
@@ -231,6 +244,7 @@ impl Config {
             auth: AuthOptions::default(),
             sessions: SessionOptions::default(),
             membership: None,
+            reconfig: None,
             map_salt: 0,
         })
     }

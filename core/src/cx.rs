@@ -1,4 +1,4 @@
-//! The context of a step: the clock values, the configuration, the voters, randomness and the
+//! The context of a step: the clock values, the configuration, the members, randomness and the
 //! outbox.
 //!
 //! Owns the access to all of these. A function without a `Cx` parameter cannot emit commands.
@@ -7,7 +7,7 @@ use crate::auth::Schemes;
 use crate::config::Config;
 use crate::ids::{ConnId, LinkId};
 use crate::io::{ClientCommand, Mark, Now, Outbox, PeerCommand};
-use crate::membership::Voters;
+use crate::membership::{Members, Voters};
 use crate::peer::PeerMessage;
 use crate::rng::Rng;
 
@@ -15,7 +15,9 @@ use crate::rng::Rng;
 pub(crate) struct Cx<'a> {
     pub(crate) now: Now,
     pub(crate) config: &'a Config,
-    /// The voting members of the ensemble, as this server knows them.
+    /// The members of the ensemble, as this server knows them.
+    pub(crate) members: &'a Members,
+    /// Those of them that vote.
     pub(crate) voters: &'a Voters,
     pub(crate) schemes: &'a Schemes,
     pub(crate) rng: &'a mut Rng,
@@ -25,6 +27,11 @@ pub(crate) struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// The same context for a part of the step.
+    pub(crate) fn reborrow(&mut self) -> Cx<'_> {
+        Cx { rng: &mut *self.rng, out: &mut *self.out, ..*self }
+    }
+
     pub(crate) fn mark(&mut self, mark: Mark) {
         self.out.marks.hit(mark);
     }

@@ -86,6 +86,10 @@ numbered! {
         SchemeRequired = -124,
         /// Reconfiguration of the ensemble is disabled.
         ReconfigDisabled = -123,
+        /// Another reconfiguration is under way.
+        ReconfigInProgress = -14,
+        /// No quorum of the new configuration is connected and up to date.
+        NewConfigNoQuorum = -13,
     }
 }
 
@@ -185,7 +189,7 @@ mod tests {
             assert_eq!(code.wire(), value);
             count += 1;
         }
-        assert_eq!(count, 19);
+        assert_eq!(count, 21);
         assert_eq!(ErrorCode::from_wire(0), None);
     }
 }

@@ -98,13 +98,17 @@ pub mod wire;
 mod zab;
 
 pub use auth::{AuthOptions, DigestAlg};
-pub use config::{Config, ConfigError, Limits, Membership, SessionOptions, TreeOptions};
+pub use config::{
+    Config, ConfigError, Limits, Membership, ReconfigOptions, SessionOptions, TreeOptions,
+};
 pub use error::{Corrupt, ErrorCode, Malformed};
 pub use identity::{EpochNonce, Identity, Seed, SessionSecret};
 pub use ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, WriteId, Zxid};
 pub use io::{Input, Now, Outbox, Pressure};
 pub use log::epochs::EpochIndex;
-pub use membership::{HierarchyError, HistoryInfo, HistoryStatus, Members, Voters};
+pub use membership::{
+    EnsembleConfig, HierarchyError, HistoryInfo, HistoryStatus, Member, Members, Voters,
+};
 pub use notice::Notice;
 pub use offline::{Compared, Replayed, compare, replay};
 pub use outline::{Difference, Outline, OutlineCompared};

@@ -91,7 +91,7 @@ pub(crate) fn replay_up_to(
     if end < recovered.history.end() {
         recovered.history.truncate(end);
     }
-    let mut replica = Replica::recover(recovered, &mut Rng::new(0))?;
+    let mut replica = Replica::recover(None, recovered, &mut Rng::new(0))?;
     replica.log.commit(replica.log.appended());
     let halted = loop {
         match replica.apply_next() {

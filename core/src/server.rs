@@ -32,10 +32,10 @@ use crate::front::Front;
 use crate::identity::Seed;
 use crate::ids::{Instant, LinkId, ServerId, Zxid};
 use crate::io::{ClientEvent, Input, Mark, Now, Outbox, PeerCommand, Pressure};
-use crate::membership::Voters;
+use crate::membership::Members;
 use crate::notice::Notice;
 use crate::peer::{LinkCloseReason, Vote};
-use crate::replica::Replica;
+use crate::replica::{Membership, Replica, kept_list};
 use crate::rng::Rng;
 use crate::session::SessionTracker;
 use crate::status::Halted;
@@ -57,8 +57,8 @@ use work::Work;
 #[derive(Debug)]
 pub struct Server {
     config: Arc<Config>,
-    /// The voting members of the ensemble; so far they are those of the configuration.
-    voters: Arc<Voters>,
+    /// The members of the ensemble: those that the log makes known, or those of the configuration.
+    members: Arc<Members>,
     schemes: Arc<Schemes>,
     seed: Seed,
     rng: Rng,
@@ -91,14 +91,16 @@ impl Server {
     ) -> Result<Server, Corrupt> {
         let seed = seed.into();
         let mut rng = Rng::new(seed.number()).with_map_salt(config.map_salt);
-        let replica = Replica::recover(recovered, &mut rng)?;
+        let replica = Replica::recover(config.reconfig.as_ref(), recovered, &mut rng)?;
+        let known = replica.membership().map(|membership| membership.members().clone());
+        let members = known.unwrap_or_else(|| Arc::new(config.members().clone()));
         let mut timers = TimerTable::default();
         timers.set(Timer::Election, Some(Instant(0)));
-        let looking = Election::new(config.id(), 0, None).among(config.voters());
+        let looking = Election::new(config.id(), 0, None).among(members.voters());
         Ok(Server {
             schemes: Arc::new(Schemes::new(&config.auth)),
             front: Front::new(&config),
-            voters: Arc::new(config.voters().clone()),
+            members,
             config: Arc::new(config),
             seed,
             rng,
@@ -126,13 +128,14 @@ impl Server {
         if self.halted.is_some() {
             return;
         }
-        let (config, voters) = (self.config.clone(), self.voters.clone());
+        let (config, members) = (self.config.clone(), self.members.clone());
         let mut rng = mem::replace(&mut self.rng, Rng::new(0));
         let schemes = self.schemes.clone();
         let mut cx = Cx {
             now,
             config: &config,
-            voters: &voters,
+            members: &members,
+            voters: members.voters(),
             schemes: &schemes,
             rng: &mut rng,
             out,
@@ -155,11 +158,27 @@ impl Server {
             Input::Peer(link, event) => self.on_peer(link, event, &mut cx),
             Input::Disk(event) => self.on_disk(event, &mut cx),
         }
+        self.adopt_members(&mut cx);
         if self.halted.is_none() {
             self.replica.maybe_snapshot(&mut cx);
             self.set_timers(&mut cx);
         }
         self.rng = rng;
+    }
+
+    /// The step may have logged, committed or removed a configuration: the next one, and what
+    /// follows from the change, know the new members.
+    fn adopt_members(&mut self, cx: &mut Cx<'_>) {
+        let known = self.replica.membership().map(Membership::members);
+        let Some(members) = known.filter(|known| !Arc::ptr_eq(known, &self.members)).cloned()
+        else {
+            return;
+        };
+        self.members = members.clone();
+        if self.halted.is_none() {
+            let mut cx = Cx { members: &members, voters: members.voters(), ..cx.reborrow() };
+            self.on_new_members(&mut cx);
+        }
     }
 
     /// The time of the next [`Input::Timeout`] and its reason. `None` if only another input can
@@ -278,7 +297,24 @@ impl Server {
         }
         let Role::Leading(leader) = &mut self.role else { unreachable!("only a leader activates") };
         leader.activate(&self.replica, cx);
+        leader.propose_config(&mut self.replica, cx);
         self.resume_clients(cx);
+    }
+
+    /// Another configuration is logged, in force, or gone.
+    fn on_new_members(&mut self, cx: &mut Cx<'_>) {
+        let Some(membership) = self.replica.membership() else { return };
+        if !membership.is_changing() {
+            let voters = kept_list(membership.active().members().voters());
+            if self.replica.state().voters != voters && membership.is_established() {
+                // A start must not wait for voters that have left.
+                self.replica.save_state(cx, |state| state.voters = voters);
+            }
+        }
+        if let Role::Leading(leader) = &mut self.role {
+            let effect = leader.on_new_members(cx);
+            self.apply_leader_effect(effect, cx);
+        }
     }
 
     /// Becomes leader, and adopts the links on which learners have sent FOLLOWERINFO.

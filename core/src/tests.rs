@@ -136,7 +136,10 @@ fn after_op(op: Option<&TxnOp>) -> Option<TxnOp> {
         Some(TxnOp::SetAcl { .. }) => {
             TxnOp::UpgradeSession { timeout_ms: 4_000, server: ServerId(2) }
         }
-        Some(TxnOp::UpgradeSession { .. }) => return None,
+        Some(TxnOp::UpgradeSession { .. }) => {
+            TxnOp::Reconfig { config: "server.1=a:1:2\nversion=100000007".into() }
+        }
+        Some(TxnOp::Reconfig { .. }) => return None,
     })
 }
 
@@ -341,7 +344,12 @@ fn after_request(request: Option<&Request>) -> Option<Request> {
         Some(Request::NoPath { .. }) => Request::Sasl { token: Secret::from("t") },
         Some(Request::Sasl { .. }) => Request::Reconfig,
         Some(Request::Reconfig) => Request::Throttled { op: 1 },
-        Some(Request::Throttled { .. }) => return None,
+        Some(Request::Throttled { .. }) => Request::Reconfigure(crate::wire::ReconfigRequest {
+            leaving: Some("3".into()),
+            version: -1,
+            ..crate::wire::ReconfigRequest::default()
+        }),
+        Some(Request::Reconfigure(_)) => return None,
     })
 }
 

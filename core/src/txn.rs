@@ -122,6 +122,11 @@ pub enum TxnOp {
         /// The server that the client is connected to.
         server: ServerId,
     },
+    /// The ensemble has this configuration from here on (RECONF-09).
+    Reconfig {
+        /// The text of an [`EnsembleConfig`](crate::EnsembleConfig), its version included.
+        config: String,
+    },
 }
 
 /// How long a node lives unless a client deletes it. Stored by variant index: append new variants
@@ -239,6 +244,7 @@ impl TxnOp {
             TxnOp::SetData { path, data, .. } => path.len() + data.as_ref().map_or(0, Bytes::len),
             TxnOp::SetAcl { path, acl, .. } => path.len() + list(acl),
             TxnOp::Delete { path } | TxnOp::Check { path } => path.len(),
+            TxnOp::Reconfig { config } => config.len(),
             TxnOp::Multi(ops) => ops.iter().map(TxnOp::size).sum(),
             TxnOp::CreateSession { .. }
             | TxnOp::UpgradeSession { .. }
@@ -281,6 +287,7 @@ impl fmt::Display for TxnOp {
             TxnOp::SetData { path, version, .. } => write!(f, "setData {path} v={version}"),
             TxnOp::CreateSession { timeout_ms } => write!(f, "createSession {timeout_ms}ms"),
             TxnOp::CloseSession => write!(f, "closeSession"),
+            TxnOp::Reconfig { config } => write!(f, "reconfig {}", config.replace('\n', ",")),
             TxnOp::Error { code } => write!(f, "error {code}"),
             TxnOp::MoveSession { server } => write!(f, "moveSession s{server}"),
             TxnOp::UpgradeSession { timeout_ms, server } => {

@@ -8,14 +8,11 @@ use crate::auth::{self, Access, Who};
 use crate::config::Membership;
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, SessionId, Zxid};
-use crate::tree::{NodeId, Tree};
+use crate::tree::{CONFIG_NODE, NodeId, Tree};
 use crate::watch::{Kind, Watches};
 use crate::wire::{
     Acl, EventType, MultiResult, OpCode, Perms, ReplyBody, Request, SetWatches, Stat, WatchEvent,
 };
-
-/// The node that shows the ensemble's members (DATA-27).
-const MEMBERS: &str = "/zookeeper/config";
 
 /// The client that reads.
 #[derive(Clone, Copy, Debug)]
@@ -28,14 +25,14 @@ pub(crate) struct ReadContext<'a> {
     pub(crate) who: Who<'a>,
     /// Approximate limit of a reply, bytes.
     pub(crate) room: usize,
-    /// What [`MEMBERS`] shows in place of its data in the tree.
+    /// What [`CONFIG_NODE`] shows in place of its data in the tree.
     pub(crate) membership: Option<&'a Membership>,
 }
 
 impl<'a> ReadContext<'a> {
-    /// The membership to show, if `path` is [`MEMBERS`].
+    /// The membership to show, if `path` is [`CONFIG_NODE`].
     fn members_at(&self, path: &str) -> Option<&'a Membership> {
-        self.membership.filter(|_| path == MEMBERS)
+        self.membership.filter(|_| path == CONFIG_NODE)
     }
 }
 
@@ -104,6 +101,7 @@ pub(crate) fn answer(
         | Request::Auth { .. }
         | Request::Sasl { .. }
         | Request::Reconfig
+        | Request::Reconfigure(_)
         | Request::Unknown { .. } => unreachable!("{request} is no read"),
     }
 }

@@ -5,6 +5,8 @@
 
 use std::cmp::Ordering;
 
+use bytes::Bytes;
+
 use crate::error::ErrorCode;
 use crate::txn::TxnOp;
 use crate::wire::{MultiResult, ReplyBody, Request, Stat};
@@ -55,6 +57,7 @@ impl ReplyShape {
             | Request::NoPath { .. }
             | Request::Sasl { .. }
             | Request::Reconfig
+            | Request::Reconfigure(_)
             | Request::Throttled { .. } => ReplyShape::Plain,
         }
     }
@@ -83,6 +86,9 @@ pub(crate) fn of(
                 | MultiResult::Data(..)
                 | MultiResult::Children(_) => return None,
             }
+        }
+        TxnOp::Reconfig { config } => {
+            ReplyBody::Data(Some(Bytes::copy_from_slice(config.as_bytes())), stats.next()?)
         }
         TxnOp::Delete { .. }
         | TxnOp::Check { .. }
@@ -127,6 +133,7 @@ fn part(
         TxnOp::CreateSession { .. }
         | TxnOp::UpgradeSession { .. }
         | TxnOp::MoveSession { .. }
+        | TxnOp::Reconfig { .. }
         | TxnOp::CloseSession
         | TxnOp::Multi(_)
         | TxnOp::MultiRefused { .. }

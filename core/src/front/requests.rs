@@ -40,8 +40,11 @@ impl Front {
             queue.push_before_session(frame);
             return None;
         }
-        let RequestFrame { xid, request } = frame;
+        let RequestFrame { xid, mut request } = frame;
         cx.spend(cost::of_request(&request));
+        if matches!(request, Request::Reconfigure(_)) && cx.config.reconfig.is_none() {
+            request = Request::Reconfig;
+        }
         // Authentication does not wait for queued requests, and does not renew the session.
         if let Request::Auth { scheme, auth } = &request {
             self.authenticate(conn, xid, scheme, auth.0.as_deref(), replica, cx);
@@ -283,7 +286,7 @@ impl Front {
         // WIRE-08: the reply to a ping always has this xid.
         let xid = if matches!(request, Request::Ping) { XID_PING } else { xid };
         let (who, room) = (Who::new(&ids, cx.schemes), cx.config.limits.record_bytes);
-        let membership = cx.config.membership.as_ref();
+        let membership = cx.config.membership.as_ref().filter(|_| cx.config.reconfig.is_none());
         let context = ReadContext { conn, session, who, room, membership };
         let readable = !matches!(request, Request::Undecodable { .. } | Request::NoPath { .. });
         let removes = matches!(request, Request::Watches { remove: true, .. });
@@ -448,6 +451,7 @@ impl Front {
             | TxnOp::Multi(_)
             | TxnOp::MultiRefused { .. }
             | TxnOp::CreateSession { .. }
+            | TxnOp::Reconfig { .. }
             | TxnOp::Error { .. } => {}
         }
     }

@@ -35,6 +35,15 @@ impl Members {
         self
     }
 
+    /// The members while `next` are to replace these ones: all of both, with the role of the next
+    /// configuration where both have one.
+    pub(crate) fn with_next(&self, next: &Members) -> Members {
+        let voters = self.voters.with_next(&next.voters);
+        let observers = self.observers.union(&next.observers).copied();
+        let observers = observers.filter(|id| !voters.contains(*id)).collect();
+        Members { voters, observers }
+    }
+
     /// The voters.
     pub fn voters(&self) -> &Voters {
         &self.voters

@@ -1,6 +1,7 @@
-//! Quorums: majorities of a set of voters (QV-01), or of groups of weighted voters (QV-02).
+//! Quorums: majorities of a set of voters (QV-01), or of groups of weighted voters (QV-02); during
+//! a reconfiguration, a quorum of the old voters and one of the new ones (RECONF-10).
 //!
-//! Owns the rules about quorums that hold for both kinds, and the arithmetic of majorities;
+//! Owns the rules about quorums that hold for all kinds, and the arithmetic of majorities;
 //! `hierarchy` owns that of groups. Must not know what is voted on.
 //!
 //! The state file and NEWLEADER name voters without groups and weights. So nobody can tell which of
@@ -26,6 +27,8 @@ pub struct Voters {
     ids: BTreeSet<ServerId>,
     /// The groups; `None` if every majority is a quorum.
     hierarchy: Option<Hierarchy>,
+    /// During a reconfiguration: the old voters and the new ones, who all are in `ids`.
+    both: Option<Box<[Voters; 2]>>,
 }
 
 /// Whether a server's vote counts where a quorum must not forget acknowledged transactions. Sent by
@@ -63,7 +66,25 @@ impl Voters {
     pub fn new(ids: impl IntoIterator<Item = ServerId>) -> Voters {
         let ids: BTreeSet<ServerId> = ids.into_iter().collect();
         assert!(!ids.is_empty(), "an ensemble has voters");
-        Voters { ids, hierarchy: None }
+        Voters { ids, hierarchy: None, both: None }
+    }
+
+    /// The voters while `next` are to replace these ones: a quorum needs one of either (RECONF-10).
+    ///
+    /// # Panics
+    /// If one of the two is such a pair already: reconfigurations follow each other (RECONF-03).
+    pub(crate) fn with_next(&self, next: &Voters) -> Voters {
+        assert!(self.both.is_none() && next.both.is_none(), "one reconfiguration at a time");
+        if self == next {
+            return self.clone();
+        }
+        let ids = &self.ids | &next.ids;
+        Voters { ids, hierarchy: None, both: Some(Box::new([self.clone(), next.clone()])) }
+    }
+
+    /// The sets of voters of which a quorum is needed: two during a reconfiguration.
+    fn parts(&self) -> &[Voters] {
+        self.both.as_ref().map_or(std::slice::from_ref(self), |both| &both[..])
     }
 
     /// The same servers in numbered groups. A server without a weight has the weight 1.
@@ -77,7 +98,7 @@ impl Voters {
         weights: &BTreeMap<ServerId, u32>,
     ) -> Result<Voters, HierarchyError> {
         let hierarchy = Some(Hierarchy::new(&self.ids, groups, weights)?);
-        Ok(Voters { hierarchy, ..self })
+        Ok(Voters { hierarchy, both: None, ..self })
     }
 
     /// The groups by number, each with its servers and their weights; empty without groups.
@@ -90,7 +111,7 @@ impl Voters {
 
     /// Whether quorums are hierarchical.
     pub fn has_groups(&self) -> bool {
-        self.hierarchy.is_some()
+        self.parts().iter().any(|part| part.hierarchy.is_some())
     }
 
     /// Maximum number of voters: [`HistoryInfo::newcomers`] has one bit for each.
@@ -108,26 +129,27 @@ impl Voters {
 
     /// Whether this server may be elected: a voter of weight zero never is (FLE-02).
     pub(crate) fn may_lead(&self, id: ServerId) -> bool {
-        match &self.hierarchy {
-            None => self.contains(id),
+        self.parts().iter().any(|part| match &part.hierarchy {
+            None => part.contains(id),
             Some(hierarchy) => hierarchy.weight(id) > 0,
-        }
+        })
     }
 
     /// Number of servers in the smallest quorum. Without groups, this many voters always suffice.
     pub(crate) fn smallest_quorum(&self) -> usize {
-        match &self.hierarchy {
-            None => self.ids.len() / 2 + 1,
+        let smallest = |part: &Voters| match &part.hierarchy {
+            None => part.ids.len() / 2 + 1,
             Some(hierarchy) => hierarchy.smallest_quorum(),
-        }
+        };
+        self.parts().iter().map(smallest).max().expect("an ensemble has voters")
     }
 
     /// Whether the servers for which `acked` holds include a quorum of the voters (Z21).
     pub fn is_quorum(&self, acked: impl Fn(ServerId) -> bool) -> bool {
-        match &self.hierarchy {
-            None => self.is_majority(acked),
-            Some(hierarchy) => hierarchy.is_quorum(acked),
-        }
+        self.parts().iter().all(|part| match &part.hierarchy {
+            None => part.is_majority(&acked),
+            Some(hierarchy) => hierarchy.is_quorum(&acked),
+        })
     }
 
     /// Whether `holds` is true for a quorum, and for none without the server `last`.
@@ -167,7 +189,18 @@ impl Voters {
     /// for each report. For the first rule, one report that all voters were established suffices:
     /// its server has everything that was committed before, and what was committed since needed a
     /// quorum of all.
+    ///
+    /// During a reconfiguration, one of these must hold for the old voters, and one for the new.
     pub fn may_decide(&self, said: &BTreeMap<ServerId, HistoryInfo>, nothing_logged: bool) -> bool {
+        self.parts().iter().all(|part| part.alone_may_decide(said, nothing_logged))
+    }
+
+    /// [`may_decide`](Self::may_decide) for voters that are no pair.
+    fn alone_may_decide(
+        &self,
+        said: &BTreeMap<ServerId, HistoryInfo>,
+        nothing_logged: bool,
+    ) -> bool {
         let is = |id: ServerId, history_status| {
             said.get(&id).is_some_and(|info| info.history_status == history_status)
         };
@@ -205,7 +238,7 @@ impl Voters {
     /// These voters, without groups, or `self` if `others` is empty or the same servers.
     pub(crate) fn or(&self, others: &BTreeSet<ServerId>) -> Voters {
         let same = others.is_empty() || *others == self.ids;
-        if same { self.clone() } else { Voters { ids: others.clone(), hierarchy: None } }
+        if same { self.clone() } else { Voters::new(others.iter().copied()) }
     }
 
     pub(crate) fn set(&self) -> &BTreeSet<ServerId> {
@@ -215,7 +248,7 @@ impl Voters {
     /// The voters that are not in `before`: one bit each, in the order of ids, as in notifications.
     /// With groups there are none: no blank vote may count on such a report.
     pub(crate) fn newcomers(&self, before: &Voters) -> u64 {
-        if self.has_groups() {
+        if self.has_groups() || self.both.is_some() {
             return 0;
         }
         let new = (0..u64::BITS).zip(&self.ids).filter(|(_, id)| !before.ids.contains(id));
@@ -236,13 +269,14 @@ impl Voters {
 
     /// The highest value that a quorum has reached, given the progress of each voter.
     pub(crate) fn quorum_watermark<T: Ord + Copy>(&self, progress: impl Fn(ServerId) -> T) -> T {
-        match &self.hierarchy {
+        let of_part = |part: &Voters| match &part.hierarchy {
             None => {
-                let mut reached: Vec<T> = self.ids.iter().map(|id| progress(*id)).collect();
+                let mut reached: Vec<T> = part.ids.iter().map(|id| progress(*id)).collect();
                 majority_watermark(&mut reached)
             }
-            Some(hierarchy) => hierarchy.quorum_watermark(progress),
-        }
+            Some(hierarchy) => hierarchy.quorum_watermark(&progress),
+        };
+        self.parts().iter().map(of_part).min().expect("an ensemble has voters")
     }
 }
 
@@ -348,6 +382,31 @@ mod tests {
         assert!(!among(&[gone, gone, old, old, old]), "4 and 5 were observers of three voters");
         assert!(among(&[gone, old, old, old, old]), "two of the three voters are there");
         assert!(among(&[gone, gone, old, new, old]), "server 4 knows that five were established");
+    }
+
+    /// RECONF-10: a reconfiguration needs a quorum of the old voters and one of the new ones.
+    #[test]
+    fn two_configurations_need_a_quorum_of_each() {
+        use HistoryStatus::{Complete, Uninitialized};
+        let (old, new) = (voters(3), Voters::new([3, 4, 5].map(ServerId)));
+        let both = old.with_next(&new);
+        for (acked, enough) in [
+            (&[1, 2, 3][..], false),
+            (&[3, 4, 5], false),
+            (&[1, 2, 4], false),
+            (&[1, 2, 4, 5], true),
+            (&[2, 3, 4], true),
+        ] {
+            assert_eq!(both.is_quorum(|id| acked.contains(&id.0)), enough, "{acked:?}");
+            let reached = both.quorum_watermark(|id| Zxid(u64::from(acked.contains(&id.0))));
+            assert_eq!(reached, Zxid(u64::from(enough)), "{acked:?}");
+            let said = acked.iter().map(|id| (ServerId(*id), info(Complete, 1, 0))).collect();
+            assert_eq!(both.may_decide(&said, false), enough, "{acked:?}");
+        }
+        let blank = [2, 3, 4].map(|id| (ServerId(id), info(Uninitialized, 0, 0)));
+        assert!(!both.may_decide(&[blank[0], blank[1]].into(), false));
+        assert!(both.contains(ServerId(1)) && both.contains(ServerId(5)));
+        assert_eq!((both.smallest_quorum(), old.with_next(&old)), (2, old));
     }
 
     #[test]

@@ -99,6 +99,8 @@ pub enum StepDownReason {
     Overtaken,
     /// All epochs are used up.
     LastEpoch,
+    /// This server has led, and the new configuration gives it no vote.
+    Removed,
 }
 
 impl From<PeerMisbehaved> for LinkCloseReason {
@@ -169,6 +171,7 @@ impl fmt::Display for StepDownReason {
             StepDownReason::Behind => "a learner knows more than it does",
             StepDownReason::Epoch => "its epoch is used up",
             StepDownReason::Overtaken => "a later election is under way",
+            StepDownReason::Removed => "the new configuration gives it no vote",
             StepDownReason::LastEpoch => {
                 "all epochs are used up: move the data directories of all servers away, and import \
                  their data anew"

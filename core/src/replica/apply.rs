@@ -9,8 +9,9 @@ use std::sync::Arc;
 use super::{Replica, Unapplied};
 use crate::error::Inapplicable;
 use crate::ids::{ConnId, ServerId, Zxid};
+use crate::membership::EnsembleConfig;
 use crate::status::Halted;
-use crate::tree::{self, NewNode};
+use crate::tree::{self, CONFIG_NODE, NewNode};
 use crate::txn::{Origin, Txn, TxnOp};
 use crate::wire::{Acl, EventType, Stat};
 
@@ -140,8 +141,24 @@ impl Replica {
                 }
                 self.sessions.close(txn.session)?;
             }
+            TxnOp::Reconfig { config } => self.reconfigure(config, txn, effects)?,
             TxnOp::Check { .. } | TxnOp::Error { .. } | TxnOp::MultiRefused { .. } => {}
         }
+        Ok(())
+    }
+
+    /// The node of the configuration keeps the version -1 (RECONF-17).
+    fn reconfigure(
+        &mut self,
+        config: &str,
+        txn: &Txn,
+        effects: &mut Effects,
+    ) -> Result<(), Inapplicable> {
+        let active = EnsembleConfig::parse(config).map_err(Inapplicable::new)?;
+        let (data, time) = (Some(config.as_bytes()), txn.time);
+        effects.stats.push(self.tree.set_data(CONFIG_NODE, data, -1, txn.zxid, time)?);
+        self.membership.iter_mut().for_each(|membership| membership.activate(&active));
+        self.fire(EventType::NodeDataChanged, CONFIG_NODE, effects);
         Ok(())
     }
 

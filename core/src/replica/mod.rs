@@ -5,11 +5,12 @@
 //! as ids in the watch tables.
 
 mod apply;
+mod membership;
 mod snapshots;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::config::Config;
+use crate::config::{Config, ReconfigOptions};
 use crate::cx::Cx;
 use crate::digest::NodeView;
 use crate::error::Corrupt;
@@ -18,7 +19,7 @@ use crate::ids::{Epoch, ServerId, SessionId, WriteId, Zxid};
 use crate::log::Log;
 use crate::log::epochs::EpochIndex;
 use crate::log::tail::LogTail;
-use crate::membership::{HistoryInfo, HistoryStatus, Voters};
+use crate::membership::{EnsembleConfig, HistoryInfo, HistoryStatus, Voters};
 use crate::peer::{FromLeader, Vote};
 use crate::rng::{KeyedHash, Rng};
 use crate::session::{self, SessionTable};
@@ -29,6 +30,7 @@ use crate::txn::{Origin, Txn, TxnOp};
 use crate::watch::Watches;
 use crate::wire::Password;
 pub(crate) use apply::{Applied, Fired};
+pub(crate) use membership::{Membership, kept_list};
 use snapshots::{Incoming, Snapshots};
 
 /// One server's copy of the replicated state.
@@ -52,6 +54,8 @@ pub(crate) struct Replica {
     incoming: Option<Incoming>,
     /// Digests of the state at the last zxids at which servers compare them, oldest first.
     digests: VecDeque<(Zxid, u64)>,
+    /// The replicated configuration; `None` if reconfiguration is disabled.
+    membership: Option<Membership>,
 }
 
 /// Digests that are kept: as many comparisons may be under way.
@@ -69,7 +73,11 @@ enum Unapplied {
 impl Replica {
     /// The state that recovery found. The log after the snapshot is applied only once a leader has
     /// committed it.
-    pub(crate) fn recover(recovered: Recovered, rng: &mut Rng) -> Result<Replica, Corrupt> {
+    pub(crate) fn recover(
+        reconfig: Option<&ReconfigOptions>,
+        recovered: Recovered,
+        rng: &mut Rng,
+    ) -> Result<Replica, Corrupt> {
         let hash = KeyedHash::new(rng);
         let (tree, header) = match &recovered.snapshot {
             None => (Tree::new(hash), SnapshotHeader::empty()),
@@ -117,8 +125,11 @@ impl Replica {
         let size = recovered.snapshot.map_or((Zxid::ZERO, 0), |image| {
             (image.zxid, image.chunks.iter().map(|chunk| chunk.len() as u64).sum())
         });
+        let (entries, voters) = (&recovered.entries, &recovered.state.voters);
+        let membership = Membership::recover(reconfig, &tree, entries, voters)?;
         let replica = Replica {
             tree,
+            membership,
             sessions: table(header),
             watches: Watches::new(hash),
             log: Log::recovered(applied, last),
@@ -257,7 +268,7 @@ impl Replica {
         let mut nonces = self.state.nonces.clone();
         let needed = |epoch| self.history.holds(epoch);
         identity::note_epoch(&mut nonces, seed.epoch_nonce(epoch), needed);
-        let list = kept_list(cx.voters);
+        let list = kept_list(self.voters_to_keep(cx.voters));
         self.save_state(cx, |state| {
             state.current_epoch = epoch;
             state.nonces = nonces;
@@ -271,7 +282,7 @@ impl Replica {
 
     /// Is it durable that the ensemble is established, with these voters?
     pub(crate) fn is_established_under(&self, voters: &Voters) -> bool {
-        self.saved.voters == kept_list(voters)
+        self.saved.voters == kept_list(self.voters_to_keep(voters))
             && self.saved.identity.is_some_and(|known| known.established)
     }
 
@@ -281,7 +292,7 @@ impl Replica {
         let (begun, durable) = (self.state.current_epoch, self.saved.current_epoch);
         assert!(begun == durable, "epoch {begun} is established, and {durable} is durable");
         assert!(self.saved.identity.is_some(), "the identity of epoch {begun} is not durable");
-        let list = kept_list(cx.voters);
+        let list = kept_list(self.voters_to_keep(cx.voters));
         self.save_state(cx, |state| {
             state.voters = list;
             state.identity.iter_mut().for_each(|identity| identity.established = true);
@@ -293,7 +304,10 @@ impl Replica {
         let current = self.state.current_epoch;
         assert!(epoch == current, "NEWLEADER of epoch {epoch} in epoch {current}");
         let voters = cx.voters.set().clone();
-        let established = self.voters_before(cx.config.id(), cx.voters).set().clone();
+        let established = match self.established_config() {
+            None => self.voters_before(cx.config.id(), cx.voters).set().clone(),
+            Some(config) => config.members().voters().set().clone(),
+        };
         let identity = self.state.identity.expect("known since the epoch began");
         let nonces = self.state.nonces.clone();
         FromLeader::NewLeader { epoch, voters, established, identity, nonces }
@@ -302,6 +316,10 @@ impl Replica {
     /// The voters of the last established epoch. If they are unknown, the current voters, so that
     /// none counts as new.
     pub(crate) fn voters_before(&self, own: ServerId, voters: &Voters) -> Voters {
+        if self.established_config().is_some() {
+            // Configurations in the log replace the list.
+            return voters.clone();
+        }
         let known = self.state.voters.iter();
         let known = known.map(|id| if *id == THIS_SERVER { own } else { *id });
         voters.or(&known.collect())
@@ -420,6 +438,9 @@ impl Replica {
             return Err(format!("proposal {} after {}", entry.zxid, self.history.end()));
         }
         let txn = Txn::decode(&entry).map_err(|corrupt| corrupt.to_string())?;
+        if let TxnOp::Reconfig { config } = &txn.op {
+            EnsembleConfig::parse(config)?;
+        }
         self.keep(entry, txn, cx);
         Ok(())
     }
@@ -442,6 +463,12 @@ impl Replica {
         self.snapshots.logged = (txns + 1, logged + bytes);
         self.recent.trim(cx.config.limits.recent_bytes, self.log.durable());
         cx.out.disk.push(self.log.append(entry));
+        if let TxnOp::Reconfig { config } = &txn.op
+            && let Some(membership) = &mut self.membership
+        {
+            let next = EnsembleConfig::parse(config).expect("checked before it is logged");
+            membership.propose(txn.zxid, next);
+        }
         self.unapplied.push_back(Unapplied::Decided(txn));
         self.check_watermarks();
     }
@@ -462,6 +489,7 @@ impl Replica {
             self.history.truncate(last);
             self.recent.truncate(last);
             while self.unapplied.pop_back_if(|unapplied| unapplied.zxid() > last).is_some() {}
+            self.membership.iter_mut().for_each(|membership| membership.truncate(last));
         }
         assert!(last <= to, "the log ends at {last} after a truncation to {to}");
         self.check_watermarks();
@@ -513,11 +541,6 @@ impl SnapshotHeader {
             keyed: Vec::new(),
         }
     }
-}
-
-/// The voter list in the form of the state file.
-fn kept_list(voters: &Voters) -> BTreeSet<ServerId> {
-    if voters.alone() { [THIS_SERVER].into() } else { voters.set().clone() }
 }
 
 fn table(header: SnapshotHeader) -> SessionTable {

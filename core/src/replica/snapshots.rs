@@ -225,6 +225,8 @@ impl Replica {
         assert!(waiting == 0, "{waiting} chunks of snapshot {zxid} are not durable");
         let (tree, header) = loader.finish();
         self.tree = tree;
+        let tree = &self.tree;
+        self.membership.iter_mut().for_each(|membership| membership.install(tree));
         self.digests.clear();
         self.sessions = table(header);
         self.watches = Watches::new(self.tree.hash());

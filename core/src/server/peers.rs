@@ -166,8 +166,7 @@ impl Server {
             PeerEvent::Up { peer, dialled: false } => {
                 let following = matches!(self.role, Role::Following(_));
                 let own = cx.config.id();
-                let unknown = peer == own || !cx.config.members().contains(peer);
-                let refused = if unknown {
+                let refused = if peer == own {
                     Some(LinkCloseReason::NotAMember)
                 } else if following {
                     Some(LinkCloseReason::Follows)

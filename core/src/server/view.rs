@@ -28,7 +28,7 @@ impl Server {
         if self.serves() || self.halted.is_some() {
             return None;
         }
-        let (own, voters) = (self.config.id(), &*self.voters);
+        let (own, voters) = (self.config.id(), self.members.voters());
         let history_status_of = |id: ServerId| match &self.role {
             Role::Looking(looking) => looking.history_status_of(id),
             Role::Leading(leader) => leader.history_status_of(id, own),
@@ -53,14 +53,14 @@ impl Server {
         let own = self.config.id();
         let mode = match &self.role {
             Role::Looking(_) => Mode::Looking,
-            Role::Following(_) if self.config.members().is_observer(own) => Mode::Observer,
+            Role::Following(_) if self.members.is_observer(own) => Mode::Observer,
             Role::Following(_) => Mode::Follower,
-            Role::Leading(_) if self.config.members().alone() => Mode::Standalone,
+            Role::Leading(_) if self.members.alone() => Mode::Standalone,
             Role::Leading(_) => Mode::Leader,
         };
         let ((followers, observers, learners), pending_syncs) = match &self.role {
             Role::Leading(leader) => {
-                let counts = leader.learner_counts(self.config.members());
+                let counts = leader.learner_counts(&self.members);
                 (counts, leader.serving().map_or(0, |proposer| proposer.syncs.len()))
             }
             Role::Looking(_) | Role::Following(_) => ((0, 0, 0), 0),

@@ -36,6 +36,9 @@ pub(crate) use quota::Verdict as QuotaVerdict;
 pub(crate) use snapshot::Item as SnapshotItem;
 pub(crate) use snapshot::SnapshotHeader;
 
+/// The node that holds the configuration of the ensemble (DATA-27).
+pub(crate) const CONFIG_NODE: &str = "/zookeeper/config";
+
 use crate::error::Inapplicable;
 use crate::ids::{SessionId, WallMs, Zxid};
 use crate::rng::KeyedHash;
@@ -108,7 +111,7 @@ impl Tree {
         let readable = [Acl { perms: Perms::READ, scheme: "world".into(), id: "anyone".into() }];
         let acl = tree.acls.intern(&readable);
         let config = Node { aversion: -1, ..blank(zookeeper, "config", acl) };
-        tree.place(config, "/zookeeper/config");
+        tree.place(config, CONFIG_NODE);
         tree.place(blank(zookeeper, "quota", AclId::NONE), "/zookeeper/quota");
         tree
     }

@@ -26,7 +26,8 @@ pub use multi::MultiResult;
 pub use records::{Acl, AddWatchMode, CreateMode, EventType, Id, Perms, Secret, Stat, WatcherType};
 pub use reply::{Reply, ReplyBody, ReplyKind, WatchEvent};
 pub use request::{
-    OpCode, Request, RequestFrame, SetWatches, XID_AUTH, XID_EVENT, XID_PING, XID_SET_WATCHES,
+    OpCode, ReconfigRequest, Request, RequestFrame, SetWatches, XID_AUTH, XID_EVENT, XID_PING,
+    XID_SET_WATCHES,
 };
 pub use server::{FromServer, ServerFrames};
 

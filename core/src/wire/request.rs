@@ -116,6 +116,32 @@ pub struct SetWatches {
     pub recursive: Vec<String>,
 }
 
+/// A change of the ensemble's members (OP-16): either all of them, or which join and leave.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ReconfigRequest {
+    /// Server lines, separated by commas (RECONF-05).
+    pub joining: Option<String>,
+    /// Ids, separated by commas.
+    pub leaving: Option<String>,
+    /// The lines of the whole configuration; the others do not count then (RECONF-06).
+    pub new_members: Option<String>,
+    /// The version that is to be changed; -1 means any (RECONF-04).
+    pub version: i64,
+}
+
+impl fmt::Display for ReconfigRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "reconfig version={:x}", self.version)?;
+        let parts = [&self.joining, &self.leaving, &self.new_members];
+        for (name, part) in ["joining", "leaving", "members"].into_iter().zip(parts) {
+            if let Some(part) = part {
+                write!(f, " {name}={}", part.replace('\n', ","))?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A client's request. Sent to other servers by position: append only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
@@ -291,7 +317,7 @@ pub enum Request {
         /// The client's SASL token.
         token: Secret,
     },
-    /// OP-16, which is disabled; its parameters are dropped.
+    /// OP-16 where it is disabled; its parameters are dropped.
     Reconfig,
     /// A request that waited too long before it was processed (THR-07). The driver puts it in place
     /// of the original; no bytes decode to it.
@@ -299,6 +325,8 @@ pub enum Request {
         /// Opcode of the original request.
         op: i32,
     },
+    /// OP-16 where it is enabled.
+    Reconfigure(ReconfigRequest),
 }
 
 /// A request with its xid.
@@ -343,7 +371,7 @@ impl Request {
             Request::WhoAmI => OpCode::WhoAmI,
             Request::CloseSession => OpCode::CloseSession,
             Request::Undecodable { op } | Request::NoPath { op, .. } => *op,
-            Request::Reconfig => OpCode::Reconfig,
+            Request::Reconfig | Request::Reconfigure(_) => OpCode::Reconfig,
             Request::Unknown { op } | Request::Throttled { op } => return *op,
         };
         op.wire()
@@ -386,7 +414,7 @@ impl Request {
             Request::AddWatch { .. } => ReplyKind::Number,
             Request::WhoAmI => ReplyKind::Identities,
             Request::Sasl { .. } => ReplyKind::Token,
-            Request::GetData { .. } => ReplyKind::Data,
+            Request::GetData { .. } | Request::Reconfigure(_) => ReplyKind::Data,
             Request::GetChildren { with_stat: false, .. } => ReplyKind::Children,
             Request::GetChildren { with_stat: true, .. } => ReplyKind::ChildrenStat,
             Request::Multi(_) | Request::MultiRead(_) => ReplyKind::Multi,
@@ -511,6 +539,7 @@ impl fmt::Display for Request {
             Request::Undecodable { op } => write!(f, "undecodable {op:?}"),
             Request::NoPath { op, .. } => write!(f, "{op:?} with a null"),
             Request::Reconfig => write!(f, "reconfig"),
+            Request::Reconfigure(request) => request.fmt(f),
             Request::Throttled { op } => write!(f, "operation {op}, throttled"),
             Request::Unknown { op } => write!(f, "unknown operation {op}"),
         }

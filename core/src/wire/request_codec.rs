@@ -7,8 +7,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::request::has_bad_mode;
 use super::{
-    Acl, AddWatchMode, OpCode, Reader, Request, RequestFrame, Secret, SetWatches, WatcherType,
-    multi, put_buffer, put_frame, put_text, put_vector, text_of,
+    Acl, AddWatchMode, OpCode, Reader, ReconfigRequest, Request, RequestFrame, Secret, SetWatches,
+    WatcherType, multi, put_buffer, put_frame, put_text, put_vector, text_of,
 };
 use crate::error::Malformed;
 use crate::ids::Zxid;
@@ -136,11 +136,13 @@ fn decode_body(op: OpCode, r: &mut Reader) -> Result<Request, Malformed> {
         OpCode::WhoAmI => Request::WhoAmI,
         OpCode::CloseSession => Request::CloseSession,
         OpCode::Reconfig => {
-            for field in ["joiningServers", "leavingServers", "newMembers"] {
-                r.text_or_empty(field)?;
-            }
-            r.long("curConfigId")?;
-            Request::Reconfig
+            let mut part = |field| Ok(r.buffer(field)?.map(|bytes| text_of(&bytes)));
+            Request::Reconfigure(ReconfigRequest {
+                joining: part("joiningServers")?,
+                leaving: part("leavingServers")?,
+                new_members: part("newMembers")?,
+                version: r.long("curConfigId")?,
+            })
         }
     })
 }
@@ -228,6 +230,12 @@ fn encode_body(request: &Request, out: &mut BytesMut) {
         Request::Reconfig => {
             (0..3).for_each(|_| put_buffer(out, None));
             out.put_i64(-1);
+        }
+        Request::Reconfigure(request) => {
+            for part in [&request.joining, &request.leaving, &request.new_members] {
+                put_buffer(out, part.as_ref().map(String::as_bytes));
+            }
+            out.put_i64(request.version);
         }
     }
 }

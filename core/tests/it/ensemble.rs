@@ -13,6 +13,8 @@
 //! ensemble N                  servers 1 to N, with empty disks and a tick of 1 s
 //! grow N                      configures servers 1 to N; new ones have empty disks; takes effect
 //!                             at the next boot of each server
+//! reconfigurable N            servers 1 to N, which may be reconfigured by everybody
+//! join N lists M              adds server N, whose files list the servers 1 to M and itself
 //! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, factor (millionths),
 //!                             snapshot_txns, snapshot_slice_bytes, kept, compare, step_units,
 //!                             epoch_txns, hold_ms; check_ms and per_minute (of containers); local
@@ -56,7 +58,8 @@ use zabkeeper_core::io::{ClientCommand, Outbox, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{Notification, PeerMessage};
 use zabkeeper_core::store::DiskEvent;
 use zabkeeper_core::{
-    Config, ConnId, Epoch, Input, Instant, LinkId, Now, Server, ServerId, Voters, WallMs, Zxid,
+    Config, ConnId, EnsembleConfig, Epoch, Input, Instant, LinkId, Now, ReconfigOptions, Server,
+    ServerId, Voters, WallMs, Zxid,
 };
 
 mod commands;
@@ -111,6 +114,13 @@ struct Member {
     next_link: u64,
     /// Servers that were unreachable at the last dial.
     unreachable: BTreeSet<ServerId>,
+}
+
+impl Member {
+    fn new(config: Config) -> Member {
+        let (disk, unreachable) = (Disk::default(), BTreeSet::new());
+        Member { server: None, config, disk, next_link: 0, unreachable }
+    }
 }
 
 /// A link. Each end has its server's id for the link, and is up until that server gets `Down`.
@@ -183,15 +193,21 @@ impl Play {
         let voters = Voters::new((1..=count).map(ServerId));
         for id in voters.ids() {
             let config = Config::new(id, voters.clone(), Duration::from_millis(1000));
-            let member = Member {
-                server: None,
-                config: config.expect("a fine config"),
-                disk: Disk::default(),
-                next_link: 0,
-                unreachable: BTreeSet::new(),
-            };
-            self.members.insert(id, member);
+            self.members.insert(id, Member::new(config.expect("a fine config")));
         }
+    }
+
+    /// Adds a server that lists the servers 1 to `count` and itself, with reconfiguration enabled.
+    fn list(&mut self, id: ServerId, count: u64) {
+        let listed = (1..=count).map(ServerId).filter(|listed| *listed != id);
+        let line = |id: ServerId| format!("server.{id}=host{id}:2888:3888;2181\n");
+        let lines: String = listed.chain([id]).map(line).collect();
+        let initial = EnsembleConfig::parse(&lines).expect("a valid list");
+        let tick = Duration::from_millis(1000);
+        let mut config = Config::new(id, initial.members().clone(), tick).expect("a fine config");
+        config.reconfig = Some(ReconfigOptions { initial, single_voter: false });
+        config.auth.skip_acl = true;
+        self.members.insert(id, Member::new(config));
     }
 
     fn boot(&mut self, id: ServerId) {

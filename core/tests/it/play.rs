@@ -16,8 +16,8 @@ use zabkeeper_core::store::{
 };
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::{
-    Acl, AddWatchMode, ConnectRequest, ConnectResponse, Id, OpCode, Perms, Request, RequestFrame,
-    Secret, SetWatches, WatcherType,
+    Acl, AddWatchMode, ConnectRequest, ConnectResponse, Id, OpCode, Perms, ReconfigRequest,
+    Request, RequestFrame, Secret, SetWatches, WatcherType,
 };
 use zabkeeper_core::{ConnId, EpochIndex, SessionId, Zxid};
 
@@ -304,6 +304,16 @@ fn request(words: &[&str]) -> Request {
         "multi" => Request::Multi(words[1..].split(|word| *word == ";").map(request).collect()),
         "sync" => Request::Sync { path },
         "ping" => Request::Ping,
+        "reconfig" => {
+            let part = |name| {
+                let part = words.iter().find_map(|word| word.strip_prefix(name));
+                part.map(str::to_owned)
+            };
+            let version = part("version=").map_or(-1, |version| version.parse().unwrap());
+            let (joining, leaving) = (part("joining="), part("leaving="));
+            let new_members = part("members=");
+            Request::Reconfigure(ReconfigRequest { joining, leaving, new_members, version })
+        }
         "close" => Request::CloseSession,
         "auth" => {
             let data = words.get(2).copied().unwrap_or("a:b");

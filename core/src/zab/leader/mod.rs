@@ -373,7 +373,9 @@ impl Leader {
             unreachable!("service begins after synchronization")
         };
         assert!(own, "service begins in epoch {epoch} before this server has entered it");
-        let established = replica.is_established_under(cx.voters);
+        // The history may have brought another configuration into force, in this step.
+        let established =
+            replica.established_config().is_some() || replica.is_established_under(cx.voters);
         assert!(established, "the voters of epoch {epoch} are not durable");
         debug_assert!(self.has_quorum(Learner::is_ready, cx), "no quorum is ready: {self:?}");
         cx.mark(Mark::BroadcastBegun);

@@ -3,18 +3,19 @@
 //! Owns the way of a write, a session and a sync through the leader, and the answers to pings. Must
 //! not know how an epoch begins: `establish` does.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use super::learner::Stage;
+use super::learner::{Learner, Stage};
 use super::sync_requests::SyncWaiter;
 use super::{Leader, LeaderEffect};
 use crate::cx::Cx;
-use crate::ids::{ConnId, Instant, LinkId, SessionId, Zxid};
+use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, Zxid};
 use crate::io::Mark;
 use crate::peer::{FromLeader, PeerMisbehaved, SessionKind, StepDownReason};
 use crate::replica::Replica;
 use crate::store::Entry;
 use crate::txn::Origin;
+use crate::wire::Request;
 use crate::zab::propose::{Resumption, Write};
 
 impl Leader {
@@ -40,11 +41,43 @@ impl Leader {
                 return LeaderEffect::StepDown(StepDownReason::Epoch);
             }
         }
+        let reconfigures = matches!(write.request, Request::Reconfigure(_));
+        let synced = if reconfigures { self.synced_voters(cx) } else { BTreeSet::new() };
         let Some(proposer) = self.proposer() else { unreachable!("only who serves proposes") };
-        if let Some(entry) = proposer.propose(write, replica, cx) {
+        if let Some(entry) = proposer.propose(write, &synced, replica, cx) {
             self.send(&entry, cx);
         }
         LeaderEffect::None
+    }
+
+    /// The servers that have the history and acknowledge what follows, or will once they vote.
+    fn synced_voters(&self, cx: &Cx<'_>) -> BTreeSet<ServerId> {
+        let counts =
+            |learner: &&Learner| learner.is_synced() && !cx.members.is_observer(learner.server);
+        let learners = self.learners.values().filter(counts).map(|learner| learner.server);
+        learners.chain([cx.config.id()]).collect()
+    }
+
+    /// Service has begun: puts the configuration of the files into the log, unless there is one.
+    pub(crate) fn propose_config(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+        let proposer = self.proposer().filter(|proposer| proposer.has_room(cx));
+        if let Some(entry) = proposer.and_then(|proposer| proposer.propose_config(replica, cx)) {
+            self.send(&entry, cx);
+        }
+    }
+
+    /// The members have changed: what is acknowledged may suffice now, and this server may have no
+    /// vote any more.
+    pub(crate) fn on_new_members(&mut self, cx: &mut Cx<'_>) -> LeaderEffect {
+        for learner in self.learners.values_mut() {
+            learner.votes = cx.voters.contains(learner.server);
+        }
+        if !cx.voters.may_lead(cx.config.id()) {
+            // RECONF-11.
+            return LeaderEffect::StepDown(StepDownReason::Removed);
+        }
+        self.serving()
+            .map_or(LeaderEffect::None, |proposer| LeaderEffect::Commit(proposer.agreed(cx)))
     }
 
     /// Proposes the end of an expired session.

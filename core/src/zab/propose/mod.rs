@@ -8,12 +8,14 @@
 mod container_manager;
 mod pending;
 mod prep;
+mod reconfig;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::container_manager::ContainerManager;
 use self::prep::{Prep, PrepContext};
+use self::reconfig::Ensemble;
 use super::leader::sync_requests::Syncs;
 use crate::auth::Ids;
 use crate::cost;
@@ -82,6 +84,8 @@ struct Decision<'a> {
     origin: Option<Origin>,
     ids: &'a [Arc<Id>],
     request: Request,
+    /// The servers that acknowledge and have the history, for a change of the ensemble.
+    synced: &'a BTreeSet<ServerId>,
 }
 
 impl Proposer {
@@ -119,6 +123,7 @@ impl Proposer {
     pub(crate) fn propose(
         &mut self,
         write: Write,
+        synced: &BTreeSet<ServerId>,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Option<Entry> {
@@ -132,7 +137,8 @@ impl Proposer {
             cx.mark(Mark::WriteOfMovedSession);
             return None;
         }
-        let decision = Decision { session, local, origin: Some(origin), ids: &ids, request };
+        let decision =
+            Decision { session, local, origin: Some(origin), ids: &ids, request, synced };
         Some(self.decide(decision, replica, cx))
     }
 
@@ -175,17 +181,21 @@ impl Proposer {
         cx: &mut Cx<'_>,
     ) -> Entry {
         let request = Request::CloseSession;
-        let decision = Decision { session, local: false, origin: None, ids: &[], request };
+        let synced = &BTreeSet::new();
+        let decision = Decision { session, local: false, origin: None, ids: &[], request, synced };
         self.decide(decision, replica, cx)
     }
 
     fn decide(&mut self, decision: Decision<'_>, replica: &mut Replica, cx: &mut Cx<'_>) -> Entry {
-        let Decision { session, local, origin, ids, request } = decision;
+        let Decision { session, local, origin, ids, request, synced } = decision;
         let zxid = self.take_zxid(cx);
         let closes = matches!(request, Request::CloseSession);
         let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
         let tree = replica.tree();
-        let context = PrepContext { tree, config, schemes, session, local, ids, zxid, time };
+        let membership = replica.membership();
+        let ensemble = membership.map(|membership| Ensemble { membership, synced });
+        let context =
+            PrepContext { tree, config, schemes, session, local, ids, zxid, time, ensemble };
         let op = self.prep.decide(&context, request);
         if self.prep.take_over_soft_quota() {
             cx.mark(Mark::QuotaSoft);
@@ -227,8 +237,9 @@ impl Proposer {
         };
         let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
         let (tree, session) = (replica.tree(), SessionId(0));
+        let (local, ids, ensemble) = (false, &[][..], None);
         let context =
-            PrepContext { tree, config, schemes, session, local: false, ids: &[], zxid, time };
+            PrepContext { tree, config, schemes, session, local, ids, zxid, time, ensemble };
         let op = self.containers.take_due(&mut self.prep, &context, cx.now.mono)?;
         let zxid = self.take_zxid(cx);
         cx.mark(Mark::NodeExpired);
@@ -296,7 +307,7 @@ impl Proposer {
         assert!(from != own || before <= zxid, "the own log is durable to {before}, not {zxid}");
         let voters = cx.voters;
         let acked = |id| self.acked.get(&id).copied().unwrap_or_default();
-        let committed = voters.quorum_watermark(acked);
+        let committed = self.agreed(cx);
         let has = |id| acked(id) >= committed;
         debug_assert!(voters.is_quorum(has), "no quorum has {committed}: {:?}", self.acked);
         if !voters.alone() && zxid > before {
@@ -324,6 +335,25 @@ impl Proposer {
         } else if counts {
             cx.mark(Mark::CommitAckLate);
         }
+    }
+
+    /// Proposes the configuration of the files, so that it is part of the log (RECONF-09): its
+    /// version is that of the epoch that has established it.
+    pub(crate) fn propose_config(
+        &mut self,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> Option<Entry> {
+        let membership = replica.membership().filter(|membership| !membership.is_established())?;
+        let zxid = self.take_zxid(cx);
+        let config = membership.active().clone().at(Zxid::start_of(zxid.epoch())).to_string();
+        let (session, time, op) = (SessionId(0), cx.now.wall, TxnOp::Reconfig { config });
+        Some(replica.append(Txn { zxid, session, time, origin: None, op }, cx))
+    }
+
+    /// The zxid up to which a quorum of the present voters has acknowledged the history.
+    pub(crate) fn agreed(&self, cx: &Cx<'_>) -> Zxid {
+        cx.voters.quorum_watermark(|id| self.acked.get(&id).copied().unwrap_or_default())
     }
 
     /// A transaction is applied to the tree.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::pending::{Node, NodeAcl, Pending};
+use super::reconfig::{self, Ensemble};
 use crate::auth::{Access, Schemes, Who};
 use crate::config::Config;
 use crate::error::ErrorCode;
@@ -46,6 +47,8 @@ pub(crate) struct PrepContext<'a> {
     pub(crate) zxid: Zxid,
     /// The time that the transaction will have.
     pub(crate) time: WallMs,
+    /// The ensemble, for a request that changes it.
+    pub(super) ensemble: Option<Ensemble<'a>>,
 }
 
 /// A node to create, with its mode resolved by the operation.
@@ -58,7 +61,7 @@ struct Creation {
 }
 
 impl<'a> PrepContext<'a> {
-    fn who(&self) -> Who<'a> {
+    pub(super) fn who(&self) -> Who<'a> {
         Who::new(self.ids, self.schemes)
     }
 }
@@ -141,6 +144,7 @@ impl Prep {
             } => Err(ErrorCode::BadArguments),
             Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),
             Request::Reconfig => Err(ErrorCode::ReconfigDisabled),
+            Request::Reconfigure(request) => reconfig::decide(context, &request),
             Request::Exists { .. }
             | Request::GetData { .. }
             | Request::GetChildren { .. }

@@ -17,6 +17,14 @@ impl Play {
                 self.forget();
                 self.assemble(count.parse().unwrap());
             }
+            ["reconfigurable", count] => {
+                self.members.clear();
+                self.forget();
+                for id in 1..=count.parse().unwrap() {
+                    self.list(ServerId(id), count.parse().unwrap());
+                }
+            }
+            ["join", server, "lists", count] => self.list(id(server), count.parse().unwrap()),
             ["grow", count] => {
                 let before = std::mem::take(&mut self.members);
                 self.assemble(count.parse().unwrap());

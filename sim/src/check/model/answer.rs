@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 
+use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 use zabkeeper_core::txn::TxnOp;
 use zabkeeper_core::wire::{MultiResult, ReplyBody, ReplyKind, Request, Stat};
@@ -30,6 +31,9 @@ impl Logged {
             TxnOp::Multi(ops) => ReplyBody::Multi(done(request, ops, &self.stats)),
             TxnOp::MultiRefused { count, failed, code } => {
                 ReplyBody::Multi((0..*count).map(|index| refused(index, *failed, *code)).collect())
+            }
+            TxnOp::Reconfig { config } => {
+                ReplyBody::Data(Some(Bytes::copy_from_slice(config.as_bytes())), stat())
             }
             TxnOp::Delete { .. }
             | TxnOp::Check { .. }
@@ -62,6 +66,7 @@ fn done(request: &Request, ops: &[TxnOp], stats: &[Stat]) -> Vec<MultiResult> {
         | TxnOp::UpgradeSession { .. }
         | TxnOp::MoveSession { .. }
         | TxnOp::CloseSession
+        | TxnOp::Reconfig { .. }
         | TxnOp::Error { .. } => MultiResult::Checked,
     };
     requests.iter().zip(ops).map(result).collect()

@@ -39,6 +39,7 @@ impl Model {
             | TxnOp::Check { .. }
             | TxnOp::Multi(_)
             | TxnOp::MultiRefused { .. }
+            | TxnOp::Reconfig { .. }
             | TxnOp::Error { .. } => {}
         }
         let header = Header { zxid: txn.zxid, session: txn.session, time: txn.time };
@@ -93,6 +94,7 @@ impl Model {
             | TxnOp::Check { .. }
             | TxnOp::Multi(_)
             | TxnOp::MultiRefused { .. }
+            | TxnOp::Reconfig { .. }
             | TxnOp::Error { .. } => {}
         }
         self.log.push(Logged { txn, digest: self.digest, stats });

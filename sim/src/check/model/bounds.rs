@@ -36,6 +36,7 @@ pub(super) fn of_op(op: &TxnOp) -> usize {
         TxnOp::SetData { path, data, .. } => path.len() + of(data),
         TxnOp::SetAcl { path, acl, .. } => path.len() + list(acl),
         TxnOp::Delete { path } | TxnOp::Check { path } => path.len(),
+        TxnOp::Reconfig { config } => config.len(),
         TxnOp::Multi(ops) => ops.iter().map(of_op).sum(),
         TxnOp::CreateSession { .. }
         | TxnOp::UpgradeSession { .. }

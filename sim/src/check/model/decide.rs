@@ -63,6 +63,7 @@ impl Model {
             | Request::NoPath { .. }
             | Request::Sasl { .. }
             | Request::Reconfig
+            | Request::Reconfigure(_)
             | Request::Throttled { .. }
             | Request::Unknown { .. } => {
                 let fits = |op| self.rules().fits(bounds::of_op(&op)).map(|()| op);
@@ -139,7 +140,7 @@ impl Stage<'_> {
             Request::NoPath { op, .. } if op.is_write() && *op != OpCode::Multi => {
                 Err(ErrorCode::Marshalling)
             }
-            Request::Reconfig => Err(ErrorCode::ReconfigDisabled),
+            Request::Reconfig | Request::Reconfigure(_) => Err(ErrorCode::ReconfigDisabled),
             Request::Multi(_)
             | Request::CloseSession
             | Request::Undecodable { .. }

@@ -75,6 +75,7 @@ impl Model {
             | Request::CreateTtl { .. }
             | Request::Sasl { .. }
             | Request::Reconfig
+            | Request::Reconfigure(_)
             | Request::Unknown { .. } => return None,
         })
     }

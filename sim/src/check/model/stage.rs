@@ -104,7 +104,9 @@ impl<'a> Stage<'a> {
                 demand(exists, Kind::Structure, || format!("check {path}: it does not exist"))
             }
             TxnOp::Multi(ops) => ops.iter().try_for_each(|op| match op {
-                TxnOp::Multi(_) => Err(wrong(Kind::Structure, "a multi in a multi".to_owned())),
+                TxnOp::Multi(_) | TxnOp::Reconfig { .. } => {
+                    Err(wrong(Kind::Structure, format!("{op} in a multi")))
+                }
                 TxnOp::Create { .. }
                 | TxnOp::Delete { .. }
                 | TxnOp::SetData { .. }
@@ -123,6 +125,7 @@ impl<'a> Stage<'a> {
                 own.try_for_each(|path| self.delete(path))
             }
             TxnOp::SetAcl { path, acl, version } => self.set_acl(path, acl, *version),
+            TxnOp::Reconfig { config } => self.reconfigure(config),
             TxnOp::CreateSession { .. }
             | TxnOp::UpgradeSession { .. }
             | TxnOp::MoveSession { .. }
@@ -216,17 +219,29 @@ impl<'a> Stage<'a> {
         demand(version == next, Kind::Structure, || {
             format!("setData {path} makes version {version}, not {next}")
         })?;
-        let before = length(&node);
+        self.replace_data(path, &mut node, data, version);
+        Ok(())
+    }
+
+    /// RECONF-17: the version of the node is always -1.
+    fn reconfigure(&mut self, config: &str) -> Result<(), Wrong> {
+        const PATH: &str = "/zookeeper/config";
+        let mut node = self.node(PATH).expect("nobody can delete it").clone();
+        self.replace_data(PATH, &mut node, &Some(Bytes::copy_from_slice(config.as_bytes())), -1);
+        Ok(())
+    }
+
+    fn replace_data(&mut self, path: &str, node: &mut Node, data: &Option<Bytes>, version: i32) {
+        let before = length(node);
         node.data = data.clone();
         node.version = version;
         node.mzxid = self.header.zxid;
         node.mtime = self.header.time.0;
-        self.fire_node(path, EventType::NodeDataChanged, &node);
+        self.fire_node(path, EventType::NodeDataChanged, node);
         self.changes.stats.push(node.stat());
-        let more = length(&node) - before;
-        self.changes.nodes.insert(path.to_owned(), Some(node));
+        let more = length(node) - before;
+        self.changes.nodes.insert(path.to_owned(), Some(node.clone()));
         self.uses(path, 0, more);
-        Ok(())
     }
 
     /// Adds to the usage of the quota that covers the path (DATA-30). Only the data of the stats

@@ -339,6 +339,7 @@ impl Oracles {
             | Request::WhoAmI
             | Request::NoPath { .. }
             | Request::Reconfig
+            | Request::Reconfigure(_)
             | Request::Throttled { .. }
             | Request::Sasl { .. }
             | Request::Undecodable { .. }
@@ -433,6 +434,7 @@ fn set_watches(asked: &Asked) -> Option<&SetWatches> {
         | Request::WhoAmI
         | Request::NoPath { .. }
         | Request::Reconfig
+        | Request::Reconfigure(_)
         | Request::Throttled { .. }
         | Request::Sasl { .. }
         | Request::Undecodable { .. }

@@ -236,6 +236,7 @@ impl Oracles {
             | Request::WhoAmI
             | Request::NoPath { .. }
             | Request::Reconfig
+            | Request::Reconfigure(_)
             | Request::Throttled { .. }
             | Request::Sasl { .. }
             | Request::Undecodable { .. }

@@ -267,6 +267,7 @@ fn path_of(request: &Request) -> &str {
         | Request::WhoAmI
         | Request::NoPath { .. }
         | Request::Reconfig
+        | Request::Reconfigure(_)
         | Request::Throttled { .. }
         | Request::Sasl { .. }
         | Request::Auth { .. }

@@ -47,6 +47,7 @@ impl World {
             ids: &[],
             zxid: *zxid,
             time: *time,
+            ensemble: None,
         }
     }
 
