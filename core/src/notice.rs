@@ -59,6 +59,18 @@ pub enum Notice {
         /// The voters in this server's configuration.
         here: BTreeSet<ServerId>,
     },
+    /// Another configuration of the ensemble is logged, or in force.
+    Reconfigured {
+        /// Its version; zero for that of the files, to which the server returns if the leader that
+        /// has proposed another one is gone.
+        version: Zxid,
+        /// Is a quorum of the voters of both configurations still to log it?
+        pending: bool,
+        /// The servers that vote.
+        voters: Vec<ServerId>,
+        /// The servers that observe.
+        observers: Vec<ServerId>,
+    },
     /// A learner's state or history differs from this server's at the same zxid.
     StatesDiffer {
         /// The learner.
@@ -66,6 +78,10 @@ pub enum Notice {
         /// The zxid that was compared.
         zxid: Zxid,
     },
+}
+
+fn list<'a>(ids: impl IntoIterator<Item = &'a ServerId>) -> String {
+    ids.into_iter().map(ServerId::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for Notice {
@@ -93,10 +109,6 @@ impl fmt::Display for Notice {
                 write!(f, "loads the leader's snapshot {zxid}: {percent} %")
             }
             Notice::VotersDiffer { leader, there, here } => {
-                let list = |ids: &BTreeSet<ServerId>| {
-                    let ids: Vec<String> = ids.iter().map(ServerId::to_string).collect();
-                    ids.join(", ")
-                };
                 write!(
                     f,
                     "server {leader} leads the servers {}, and here zoo.cfg has {}: give all of \
@@ -104,6 +116,18 @@ impl fmt::Display for Notice {
                     list(there),
                     list(here)
                 )
+            }
+            Notice::Reconfigured { version, pending, voters, observers } => {
+                let what = if *pending {
+                    "waits for quorums of the present and the next voters, to change to"
+                } else {
+                    "is configured with"
+                };
+                write!(f, "the ensemble {what} the voters {}", list(voters))?;
+                if !observers.is_empty() {
+                    write!(f, " and the observers {}", list(observers))?;
+                }
+                write!(f, " (version {:x})", version.0)
             }
             Notice::StatesDiffer { server, zxid } => write!(
                 f,

@@ -304,6 +304,15 @@ impl Server {
     /// Another configuration is logged, in force, or gone.
     fn on_new_members(&mut self, cx: &mut Cx<'_>) {
         let Some(membership) = self.replica.membership() else { return };
+        let newest = membership.newest();
+        let members = newest.members();
+        let observers = members.ids().filter(|id| members.is_observer(*id));
+        cx.out.notices.push(Notice::Reconfigured {
+            version: newest.version,
+            pending: membership.is_changing(),
+            voters: members.voters().ids().collect(),
+            observers: observers.collect(),
+        });
         if !membership.is_changing() {
             let voters = kept_list(membership.active().members().voters());
             if self.replica.state().voters != voters && membership.is_established() {

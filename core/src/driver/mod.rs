@@ -226,6 +226,7 @@ impl Driver {
         let reads = server.pressure() == Pressure::Accept && !self.stops;
         self.clients.deliver(&mut out.clients, reads, now.mono);
         self.peers.set_ensemble(server.ensemble_id());
+        self.peers.set_members(server.members());
         self.peers.deliver(&mut out.peers, &mut out.election, now.mono);
         // Only a server of an ensemble changes its role: turns of others ask for no status.
         let status = self.is_ensemble.then(|| server.status());

@@ -128,6 +128,7 @@ impl Reports {
                     continue;
                 }
                 Notice::VotersDiffer { .. } => (ReportLevel::Warn, "voters"),
+                Notice::Reconfigured { .. } => (ReportLevel::Info, "reconfigured"),
                 Notice::StatesDiffer { .. } => (ReportLevel::Warn, "differ"),
             };
             self.push(level, kind, notice.to_string());

@@ -74,17 +74,17 @@ impl EnsembleConfig {
                 let parsed = u64::from_str_radix(value, 16);
                 version = Zxid(parsed.map_err(|_| wrong("a version is a hexadecimal number"))?);
             } else if let Some(id) = key.strip_prefix("server.") {
-                let id = Member::parse_id(id).map_err(wrong)?;
+                let id = parse_id(id).map_err(wrong)?;
                 servers.push(Member::parse(id, value).map_err(wrong)?);
             } else if let Some(number) = key.strip_prefix("group.") {
                 let number: u64 = number.parse().map_err(|_| wrong("a group has a number"))?;
-                let ids = value.split(':').map(|id| Member::parse_id(id.trim()));
+                let ids = value.split(':').map(|id| parse_id(id.trim()));
                 let ids = ids.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
                 if groups.insert(number, ids).is_some() {
                     return Err(wrong("a second line for this group"));
                 }
             } else if let Some(id) = key.strip_prefix("weight.") {
-                let id = Member::parse_id(id).map_err(wrong)?;
+                let id = parse_id(id).map_err(wrong)?;
                 let weight = value.parse().map_err(|_| wrong("a weight is a whole number"))?;
                 if weights.insert(id, weight).is_some() {
                     return Err(wrong("a second weight for this server"));
@@ -109,14 +109,14 @@ impl EnsembleConfig {
         }
         let mut servers = self.servers.clone();
         for id in leaving.split(',').map(str::trim).filter(|id| !id.is_empty()) {
-            servers.remove(&Member::parse_id(id)?);
+            servers.remove(&parse_id(id)?);
         }
         for line in joining.split(',').map(str::trim).filter(|line| !line.is_empty()) {
             let Some((key, value)) = line.split_once('=') else {
                 return Err(format!("{line}: write server.N=host:2888:3888;2181"));
             };
             let id = key.rsplit_once('.').map_or(key, |(_, id)| id);
-            let server = Member::parse(Member::parse_id(id.trim())?, value)?;
+            let server = Member::parse(parse_id(id.trim())?, value)?;
             if server.client.is_none() {
                 return Err(format!("{line}: a server that joins needs a client port (;2181)"));
             }
@@ -149,6 +149,13 @@ impl EnsembleConfig {
     pub(crate) fn has_voters_of(&self, other: &EnsembleConfig) -> bool {
         self.members.voters() == other.members.voters()
     }
+}
+
+/// The number of a server. As in ZooKeeper, one that joins may have a number that its own
+/// `zoo.cfg` could not have.
+fn parse_id(text: &str) -> Result<ServerId, &'static str> {
+    let id = text.parse().ok().filter(|id| i64::try_from(*id).is_ok());
+    id.map(ServerId).ok_or("a server has a number")
 }
 
 /// The text of `/zookeeper/config`: servers, all groups, the weights of all voters if there are
@@ -205,9 +212,9 @@ mod tests {
             ("server.4=a:2888:3889;2182", "", "share an address"),
             ("4=c:2:3;e:2181,5=d:2:3;e:2181", "", "share an address"),
             ("server.4", "", "write server.N"),
-            ("server.x=c:2888:3888;2181", "", "0 to 255"),
+            ("server.x=c:2888:3888;2181", "", "has a number"),
             ("server.4=c:2888;2181", "", "write server.N"),
-            ("", "one", "0 to 255"),
+            ("", "one", "has a number"),
             ("", "1,2", "0 servers vote"),
         ] {
             let error = three.changed(joining, leaving).expect_err(what);

@@ -295,17 +295,12 @@ impl Greeting {
         local.proves_to(&self.facts)
     }
 
-    /// Accepts or refuses the connection at `local`'s port for `channel`. `lists`: is a server
-    /// in the configuration?
+    /// Accepts or refuses the connection at `local`'s port for `channel`. A server need not be a
+    /// member (RECONF-13).
     ///
     /// # Errors
     /// The reason to refuse it.
-    pub fn check(
-        &self,
-        local: &Local,
-        channel: Channel,
-        lists: impl Fn(ServerId) -> bool,
-    ) -> Result<(), Refusal> {
+    pub fn check(&self, local: &Local, channel: Channel) -> Result<(), Refusal> {
         let Facts { highest, lowest, channel: meant, from, to, .. } = self.facts;
         if highest < VERSION_MIN || lowest > VERSION {
             Err(Refusal::Version(lowest, highest))
@@ -313,7 +308,7 @@ impl Greeting {
             Err(Refusal::Channel(meant))
         } else if to != local.id {
             Err(Refusal::WrongServer { meant: to, reached: local.id })
-        } else if from == local.id || !lists(from) {
+        } else if from == local.id {
             Err(Refusal::Unlisted(from))
         } else {
             local.check(&self.facts)

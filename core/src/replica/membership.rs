@@ -14,7 +14,7 @@ use super::Replica;
 use crate::config::ReconfigOptions;
 use crate::error::Corrupt;
 use crate::ids::{ServerId, Zxid};
-use crate::membership::{EnsembleConfig, Members, Voters};
+use crate::membership::{EnsembleConfig, Member, Members, Voters};
 use crate::store::{Entry, THIS_SERVER};
 use crate::tree::{CONFIG_NODE, Tree};
 use crate::txn::{Txn, TxnOp};
@@ -71,6 +71,11 @@ impl Membership {
         &self.active
     }
 
+    /// The next configuration, or that in force if there is no next one.
+    pub(crate) fn newest(&self) -> &EnsembleConfig {
+        self.next.as_ref().map_or(&self.active, |(_, next)| next)
+    }
+
     /// Is a configuration logged and not in force?
     pub(crate) fn is_changing(&self) -> bool {
         self.next.is_some()
@@ -80,6 +85,12 @@ impl Membership {
     /// rules for configurations in files apply.
     pub(crate) fn is_established(&self) -> bool {
         self.active.version > Zxid::ZERO
+    }
+
+    /// The line of a server: of the next configuration, if that has one.
+    pub(crate) fn member(&self, id: ServerId) -> Option<&Member> {
+        let next = self.next.as_ref().and_then(|(_, next)| next.server(id));
+        next.or_else(|| self.active.server(id))
     }
 
     /// All members, and what is a quorum.

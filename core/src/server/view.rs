@@ -2,11 +2,15 @@
 //!
 //! Owns these views. Must not change anything.
 
+use std::sync::Arc;
+
 use super::Server;
 use super::role::Role;
 use crate::digest::NodeView;
 use crate::ids::{ConnId, ServerId, SessionId, Zxid};
+use crate::membership::{EnsembleConfig, Member, Members};
 use crate::outline::{Outline, OutlineCompared};
+use crate::replica::Membership;
 use crate::status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
 use crate::watch::WatchListing;
 use crate::wire::WatcherType;
@@ -16,6 +20,24 @@ impl Server {
     /// The id of the ensemble, for the handshakes of links; 0 while it is unknown.
     pub fn ensemble_id(&self) -> u64 {
         self.replica.ensemble_id()
+    }
+
+    /// The members of the ensemble as this server knows them; during a reconfiguration, those of
+    /// both configurations.
+    pub fn members(&self) -> &Arc<Members> {
+        &self.members
+    }
+
+    /// The configuration in force, with the addresses of its servers; `None` if reconfiguration is
+    /// disabled.
+    pub fn ensemble_config(&self) -> Option<&EnsembleConfig> {
+        self.replica.membership().map(Membership::active)
+    }
+
+    /// The addresses of a server, as the configuration that is to come into force has them, or else
+    /// the one in force; `None` for a server in neither.
+    pub fn member(&self, id: ServerId) -> Option<&Member> {
+        self.replica.membership().and_then(|membership| membership.member(id))
     }
 
     /// Why the server has halted, if it has.

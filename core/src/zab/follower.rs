@@ -476,7 +476,8 @@ impl Follower {
         }
         match self.phase {
             Phase::Synchronization { link, epoch: promised } if epoch == promised => {
-                if voters != *cx.voters.set() {
+                // Where configurations are replicated, the files of the two may differ.
+                if voters != *cx.voters.set() && replica.membership().is_none() {
                     let here = cx.voters.set().clone();
                     let (leader, there) = (self.leader, voters.clone());
                     cx.out.notices.push(Notice::VotersDiffer { leader, there, here });

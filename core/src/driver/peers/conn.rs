@@ -127,11 +127,6 @@ impl PeerConn {
         matches!(self.phase, Phase::Open)
     }
 
-    /// Does this server send notifications on it?
-    pub(super) fn sends_notifications(&self) -> bool {
-        self.channel == Channel::Election && self.is_dialled()
-    }
-
     /// Is it an established link?
     pub(super) fn is_link(&self) -> bool {
         self.is_open() && self.channel == Channel::Quorum

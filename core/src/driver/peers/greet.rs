@@ -7,12 +7,13 @@
 //! until the present link of the server is silent or closed: a correct server closes a link before
 //! it dials another one.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::close::PeerCloseReason;
 use super::conn::{PeerConn, Phase};
 use super::note::PeerNote;
-use super::{GREETING_TIME, LISTENERS_MAX, Peers, QUEUED_MAX};
+use super::{GREETING_TIME, LISTENERS_MAX, Peer, Peers, QUEUED_MAX, UNLISTED_MAX};
 use crate::ids::{Instant, LinkId, ServerId};
 use crate::io::{Input, PeerEvent};
 use crate::peer::frame::Bounds;
@@ -66,10 +67,13 @@ impl Peers {
         let (channel, id) = (conn.channel, greeting.from());
         let Some(from) = conn.from else { return };
         conn.peer = Some(id);
-        let lists = |id| self.config.members().contains(id);
-        if let Err(refusal) = greeting.check(&self.local, channel, lists) {
+        if let Err(refusal) = greeting.check(&self.local, channel) {
             return self.refuse(link, &greeting, refusal, now);
         }
+        if !self.admits_unlisted(id) {
+            return self.refuse(link, &greeting, Refusal::Busy(id), now);
+        }
+        let Some(conn) = self.conns.get_mut(&link) else { return };
         if greeting.proves_to(&self.local) {
             return self.answer(link, greeting, now);
         }
@@ -87,6 +91,21 @@ impl Peers {
         self.ungreeted.retain(|other| *other != link);
         conn.phase = Phase::Queued(Box::new(greeting), now);
         self.try_place(link, now);
+    }
+
+    /// Is this server a member, or is there room for another server that is not?
+    fn admits_unlisted(&mut self, id: ServerId) -> bool {
+        if self.members.contains(id) || self.peers.contains_key(&id) {
+            return true;
+        }
+        let connected: BTreeSet<ServerId> =
+            self.conns.values().filter_map(|conn| conn.peer).collect();
+        let is_needed = |id: &ServerId, peer: &mut Peer| {
+            self.members.contains(*id) || connected.contains(id) || peer.dials > 0
+        };
+        self.peers.retain(|id, peer| is_needed(id, peer));
+        let unlisted = self.peers.keys().filter(|id| !self.members.contains(**id)).count();
+        unlisted < UNLISTED_MAX
     }
 
     /// Answers a queued connection if the link of the same server is silent or closed; refuses it
@@ -155,8 +174,8 @@ impl Peers {
         }
         match (channel, dialled) {
             (Channel::Quorum, true) => conn.reader.set_bounds(Bounds::LEADER),
-            (Channel::Quorum, false) | (Channel::Election, true) => {}
-            (Channel::Election, false) => conn.reader.set_bounds(Bounds::NOTIFICATION),
+            (Channel::Quorum, false) => {}
+            (Channel::Election, _) => conn.reader.set_bounds(Bounds::NOTIFICATION),
         }
         let before = self.accepted_links(id);
         if let Some(conn) = self.conns.get_mut(&link) {

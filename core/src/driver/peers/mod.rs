@@ -10,6 +10,9 @@
 //! Election  notifications, one way, only the newest         dialled by the sender
 //! ```
 //!
+//! A server that is not among the members has no known address. It is answered on the connection
+//! that it has dialled (RECONF-13, RECONF-15).
+//!
 //! Invariants: messages leave in the order in which they were queued and reach the core in the
 //! order of their bytes; a link begins with `Up` and ends with one `Down`, and the core receives no
 //! input of the link after it.
@@ -34,6 +37,7 @@ use super::unfinished::Unfinished;
 use crate::config::Config;
 use crate::ids::{Instant, LinkId, ServerId};
 use crate::io::{Input, PeerCommand, PeerEvent};
+use crate::membership::Members;
 use crate::peer::Notification;
 use crate::peer::frame::{BadFrame, Bounds, Writer};
 use crate::peer::greeting::{Channel, Dialling, Local, Nonce};
@@ -58,6 +62,10 @@ const QUEUED_MAX: usize = 4;
 /// correct server has one at a time, or two while this end has not noticed that the first is
 /// broken.
 const LISTENERS_MAX: usize = 4;
+
+/// Servers with connections that are not among the members. Above the bound, another one is refused
+/// until one of them has gone.
+const UNLISTED_MAX: usize = 64;
 
 /// Longest message of a learner, unless requests of clients may be longer: a ping with the sessions
 /// that some hundred thousand clients have touched since the last one.
@@ -93,6 +101,8 @@ pub struct PeerOptions {
 pub struct Peers {
     config: Arc<Config>,
     options: PeerOptions,
+    /// The members as the core knows them.
+    members: Arc<Members>,
     /// The values that this server sends in greetings.
     local: Local,
     /// The servers that the core has dialled, and those whose id a connection has claimed.
@@ -165,6 +175,7 @@ impl Peers {
         let (secrets, demands_secret) = (options.secrets.clone(), options.demands_secret);
         Peers {
             local: Local { id: config.id(), ensemble: options.ensemble, secrets, demands_secret },
+            members: Arc::new(config.members().clone()),
             config,
             options,
             peers: BTreeMap::new(),
@@ -282,8 +293,6 @@ impl Peers {
             Phase::Closed { graceful: false } => Interest::Close,
             Phase::Accepted | Phase::Answer(_) | Phase::Proof(_) => Interest::Read,
             Phase::Dialling | Phase::Queued(..) => Interest::Wait,
-            // Nothing but the end of the stream is expected, and that is no input.
-            Phase::Open if conn.sends_notifications() => Interest::Read,
             Phase::Open if self.reads && conn.paused_until.is_none() => Interest::Read,
             Phase::Open => Interest::Wait,
         }
@@ -351,6 +360,13 @@ impl Peers {
         conn.is_some_and(|conn| !std::mem::replace(&mut conn.blocked, true))
     }
 
+    /// Sets the members as the core knows them.
+    pub(super) fn set_members(&mut self, members: &Arc<Members>) {
+        if !Arc::ptr_eq(members, &self.members) {
+            self.members = members.clone();
+        }
+    }
+
     /// Sets the core's ensemble id, for greetings.
     pub(super) fn set_ensemble(&mut self, ensemble: u64) {
         self.local.ensemble = ensemble;
@@ -364,6 +380,10 @@ impl Peers {
         now: Instant,
     ) {
         for (to, notification) in election.drain(..) {
+            if !self.members.contains(to) {
+                self.answer_unlisted(to, &notification);
+                continue;
+            }
             self.peers.entry(to).or_default().newest = Some(notification);
             self.send_newest(to, now);
         }
@@ -478,13 +498,9 @@ impl Peers {
         let dialled = conn.is_dialled();
         let before = conn.buffer.len();
         let read = match (conn.channel, dialled) {
-            // This end only sends on the connection; the other end must not.
-            (Channel::Election, true) if before > 0 => {
-                return self.close(link, PeerCloseReason::ByPeer, now);
-            }
-            (Channel::Election, true) => Ok(()),
-            (Channel::Election, false) if conn.paused_until.is_some() => return,
-            (Channel::Election, false) => conn.take_newest(now).map(|newest| {
+            (Channel::Election, _) if conn.paused_until.is_some() => return,
+            // The other end answers on a connection of this server if it does not list this server.
+            (Channel::Election, _) => conn.take_newest(now).map(|newest| {
                 if let Some(notification) = newest {
                     self.push(Input::Election(from, notification));
                 }
@@ -546,6 +562,16 @@ impl Peers {
         conn.sending = Some(notification);
         conn.deadline = Some(now.after(self.options.connect_timeout));
         self.queue(link, |writer, out| writer.encode(&notification, out));
+    }
+
+    /// Queues a notification for a server that is not among the members, on its connection, unless
+    /// an earlier one has not left yet: the server asks again.
+    fn answer_unlisted(&mut self, to: ServerId, notification: &Notification) {
+        let Some(peer) = self.peers.get(&to) else { return };
+        let Some(link) = peer.listeners.last().copied() else { return };
+        if self.conns.get(&link).is_some_and(|conn| conn.is_open() && conn.output.is_empty()) {
+            self.queue(link, |writer, out| writer.encode(notification, out));
+        }
     }
 
     /// Queues the bytes that `encode` writes.

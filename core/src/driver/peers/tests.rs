@@ -168,7 +168,7 @@ fn connections_without_a_valid_greeting_are_closed_with_the_reason() {
     let mut net = Net::new(&options(None));
     let [here, there] = net.linked();
     for channel in [Channel::Quorum, Channel::Election] {
-        for (from, to) in [(1, 3), (7, 2), (2, 2)] {
+        for (from, to) in [(1, 3), (7, 3), (2, 2)] {
             let link = net.connect(TWO, channel, 9);
             net.write(TWO, link, &greeting(channel, ServerId(from), ServerId(to)));
             assert!(net.is_closed(TWO, link), "{from} {to}");
@@ -197,6 +197,47 @@ fn connections_without_a_valid_greeting_are_closed_with_the_reason() {
     assert!(net.is_closed(TWO, garbage));
     net.order(ONE, PeerCommand::Send(here, sync(1)));
     assert_eq!(net.take(TWO), [Input::Peer(there, PeerEvent::Message(sync(1)))]);
+}
+
+/// RECONF-13, RECONF-15.
+#[test]
+fn server_that_is_no_member_is_answered_on_its_own_connection() {
+    let mut net = Net::new(&options(None));
+    let link = net.greet(TWO, Channel::Election, 7, 9);
+    let before = net.received[&link].len();
+    net.notify(TWO, ServerId(7), 1);
+    net.run();
+    let mut answer = Vec::new();
+    frame::encode(&notification(1), &mut answer);
+    assert_eq!(net.received[&link][before..], answer);
+    assert_eq!(net.end(TWO).next_dial(Instant(u64::MAX), || LinkId(99)), None);
+    // The server that asks reads the answer on the connection that it has dialled.
+    net.notify(ONE, TWO, 3);
+    assert_eq!(net.take(TWO), [Input::Election(ONE, notification(3))]);
+    let there = net.end(TWO).peers[&ONE].listeners[0];
+    let nobody = Arc::new(Members::new(crate::Voters::new([TWO])));
+    net.end(TWO).set_members(&nobody);
+    net.notify(TWO, ONE, 4);
+    assert_eq!(net.take(ONE), [Input::Election(TWO, notification(4))]);
+    assert!(!net.is_closed(TWO, there));
+}
+
+#[test]
+fn number_of_servers_that_are_no_members_is_bounded() {
+    let mut net = Net::new(&options(None));
+    let bound = u64::try_from(UNLISTED_MAX).expect("small");
+    let connect = |net: &mut Net, id: u64| {
+        let link = net.connect(TWO, Channel::Election, 9);
+        net.write(TWO, link, &greeting(Channel::Election, ServerId(id), TWO));
+        (link, net.is_closed(TWO, link))
+    };
+    let links: Vec<_> = (0..bound).map(|id| connect(&mut net, 100 + id)).collect();
+    assert!(links.iter().all(|(_, closed)| !closed));
+    assert!(connect(&mut net, 99).1, "one too many");
+    assert!(!connect(&mut net, 100).1 && !connect(&mut net, 1).1, "known servers");
+    let now = net.now;
+    net.end(TWO).forget(links[1].0, now);
+    assert!(!connect(&mut net, 99).1, "one has gone");
 }
 
 #[test]
