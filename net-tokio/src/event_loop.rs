@@ -135,7 +135,9 @@ impl EventLoop {
             }
         }
         while let Some(dial) = driver.peers.next_dial(now.mono, || LinkId(self.shared.next_id())) {
-            tokio::task::spawn_local(peers::dial(Rc::clone(&self.shared), dial));
+            let fixed = || self.shared.settings.ensemble.as_ref()?.member(dial.to);
+            let member = self.server.member(dial.to).or_else(fixed).cloned();
+            tokio::task::spawn_local(peers::dial(Rc::clone(&self.shared), dial, member));
         }
         while let Some(id) = driver.next_changed() {
             if let Some(socket) = self.shared.socket(id) {

@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use zabkeeper_core::{HierarchyError, ServerId, Voters};
+use zabkeeper_core::{HierarchyError, Member, ServerId, Voters};
 
-use super::Member;
 use super::properties::{BadSetting, Entry, Properties};
 
 /// A `group.N` line.

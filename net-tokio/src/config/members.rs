@@ -1,18 +1,16 @@
 //! The members of an ensemble: `server.N` lines and the keys that apply to an ensemble only.
 //!
-//! Owns their grammar, `server.N=host:quorumPort:electionPort[:role][;[clientHost:]clientPort]`,
-//! and which values are refused; `groups` owns `group.N` and `weight.N`. Must not resolve names nor
-//! open sockets.
+//! Owns which of them are refused; `groups` owns `group.N` and `weight.N`, and the core the grammar
+//! of a server line. Must not resolve names nor open sockets.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use zabkeeper_core::driver::MemberAddresses;
 use zabkeeper_core::peer::secret::Secrets;
-use zabkeeper_core::{Members, ServerId, Voters};
+use zabkeeper_core::{EnsembleConfig, Member, Members, ServerId, Voters, Zxid};
 
 use super::properties::{BadSetting, Entry, Place, Properties};
 use super::{fit, groups};
@@ -48,22 +46,6 @@ pub(crate) struct SecretFile {
     entry: Entry,
 }
 
-/// The content of a `server.N` line.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Member {
-    pub(crate) id: ServerId,
-    /// Host name or address; an IPv6 address without brackets.
-    pub(crate) host: String,
-    /// Port on which the leader accepts learners.
-    pub(crate) quorum_port: u16,
-    /// Port for election notifications.
-    pub(crate) election_port: u16,
-    /// Is it an observer, which follows without a vote? Otherwise it is a participant.
-    pub(crate) observes: bool,
-    /// Client host, if given, and client port, from the part after the semicolon.
-    pub(crate) client: Option<(Option<String>, u16)>,
-}
-
 /// Default of `cnxTimeout`. ZooKeeper's is 5 s; TCP retransmits a lost SYN after 1 s, so 2 s
 /// suffice.
 const CONNECT_TIME_MS: i64 = 2_000;
@@ -71,75 +53,11 @@ const CONNECT_TIME_MS: i64 = 2_000;
 /// Default of `electionPortBindRetry`, as in ZooKeeper.
 const BIND_RETRIES: u32 = 3;
 
-const FORM: &str = "write server.N=host:2888:3888, with ;2181 behind it for the client port";
-
-impl Member {
-    /// Parses one `server.N` line.
-    fn read(keys: &Properties, entry: &Entry) -> Result<Member, BadSetting> {
-        let refuse = |what: &str| keys.refuse(entry, what);
-        let id = entry.key["server.".len()..].parse().ok().filter(|id| *id <= 255);
-        let Some(id) = id else {
-            return Err(refuse("the number of a server is 0 to 255, as in server.1"));
-        };
-        if entry.value.contains('|') {
-            return Err(refuse("several addresses for a server come with a later version"));
-        }
-        let (server, client) = match entry.value.split_once(';') {
-            None => (entry.value.as_str(), None),
-            Some((server, client)) => (server, Some(client.trim())),
-        };
-        let (host, rest) = split_host(server.trim()).ok_or_else(|| refuse(FORM))?;
-        let mut parts = rest.split(':').map(str::trim);
-        let ports = [parts.next(), parts.next()].map(|part| part.and_then(port));
-        let [Some(quorum_port), Some(election_port)] = ports else {
-            return Err(refuse(FORM));
-        };
-        let observes = match (parts.next(), parts.next()) {
-            (None, None) => false,
-            (Some(role), None) => match observes(role) {
-                Some(observes) => observes,
-                None => return Err(refuse("the role is participant or observer")),
-            },
-            _ => return Err(refuse(FORM)),
-        };
-        let client = match client {
-            None => None,
-            Some(text) => Some(
-                client_address(text)
-                    .ok_or_else(|| refuse("behind ; stands the client port, as in ;2181"))?,
-            ),
-        };
-        let host = host.to_owned();
-        Ok(Member { id: ServerId(id), host, quorum_port, election_port, observes, client })
-    }
-}
-
-/// Whether a role is that of an observer; `None` for an unknown role.
-fn observes(role: &str) -> Option<bool> {
-    let is = |name: &str| role.eq_ignore_ascii_case(name);
-    if is("observer") { Some(true) } else { is("participant").then_some(false) }
-}
-
-/// Splits off the host, which may be an IPv6 address in brackets, from the part after its colon.
-fn split_host(text: &str) -> Option<(&str, &str)> {
-    let (host, rest) = match text.strip_prefix('[') {
-        Some(text) => {
-            let (host, rest) = text.split_once(']')?;
-            (host, rest.strip_prefix(':')?)
-        }
-        None => text.split_once(':')?,
-    };
-    (!host.is_empty()).then_some((host, rest))
-}
-
-fn client_address(text: &str) -> Option<(Option<String>, u16)> {
-    match text.rsplit_once(':') {
-        Some((host, text)) => {
-            let host = without_brackets(host);
-            Some(((!host.is_empty()).then(|| host.to_owned()), port(text)?))
-        }
-        None => Some((None, port(text)?)),
-    }
+/// Parses one `server.N` line.
+fn read_member(keys: &Properties, entry: &Entry) -> Result<Member, BadSetting> {
+    let refuse = |what: &str| keys.refuse(entry, what);
+    let id = Member::parse_id(&entry.key["server.".len()..]).map_err(refuse)?;
+    Member::parse(id, &entry.value).map_err(refuse)
 }
 
 /// Removes the brackets around an IPv6 address.
@@ -147,20 +65,14 @@ pub(super) fn without_brackets(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-fn port(text: &str) -> Option<u16> {
-    text.trim().parse().ok().filter(|port| *port > 0)
-}
-
 /// Reads all `server.N` lines, sorted by id.
-pub(super) fn read_members(keys: &mut Properties) -> Result<Vec<Member>, BadSetting> {
-    if let Some(entry) = keys.take("dynamicConfigFile") {
-        let what = "changing the members of an ensemble comes with a later version; move the \
-                    server.N lines here";
-        return Err(keys.refuse(&entry, what));
-    }
+pub(super) fn read_members(
+    keys: &mut Properties,
+    standalone: bool,
+) -> Result<Vec<Member>, BadSetting> {
     let mut members: Vec<Member> = Vec::new();
     for entry in keys.take_prefixed("server.") {
-        let member = Member::read(keys, &entry)?;
+        let member = read_member(keys, &entry)?;
         if let Some(twin) = members.iter().find(|other| other.id == member.id) {
             let what = format!("a second line for server {}", twin.id);
             return Err(keys.refuse(&entry, &what));
@@ -170,7 +82,7 @@ pub(super) fn read_members(keys: &mut Properties) -> Result<Vec<Member>, BadSett
     members.sort_by_key(|member| member.id);
     let participants = members.iter().filter(|member| !member.observes).count();
     // As in ZooKeeper. One participant alone is a standalone server, which accepts no observers.
-    if members.len() > participants && participants < 2 {
+    if standalone && members.len() > participants && participants < 2 {
         let what = format!(
             "observers need an ensemble of at least two participants, and {participants} of the \
              {} server lines is one: add server lines, or remove :observer",
@@ -187,13 +99,14 @@ pub(super) fn ensemble(
     keys: &mut Properties,
     id: ServerId,
     members: Vec<Member>,
+    standalone: bool,
 ) -> Result<Option<Ensemble>, BadSetting> {
-    if members.len() < 2 {
+    if members.is_empty() || standalone && members.len() < 2 {
         return Ok(None);
     }
     let voters = groups::voters(keys, &members)?;
     if let Some(entry) = keys.take("peerType") {
-        let Some(observes) = observes(&entry.value) else {
+        let Some(observes) = Member::observes(&entry.value) else {
             return Err(keys.refuse(&entry, "the type is participant or observer"));
         };
         let line = members.iter().find(|member| member.id == id);
@@ -264,7 +177,7 @@ impl SecretFile {
         secrets.map_err(|what| {
             let Entry { key, place, .. } = &self.entry;
             let place = match place {
-                Place::Line(line) => format!("{zoo_cfg}:{line}"),
+                Place::Line(line) | Place::Dynamic(line) => format!("{zoo_cfg}:{line}"),
                 Place::Flag(variable) => (*variable).to_owned(),
             };
             BadSetting::new(format!("{place}: {key}: {path}: {what}"))
@@ -295,6 +208,15 @@ impl Ensemble {
         lines + &groups::text(&self.voters) + "version=0"
     }
 
+    /// The configuration with which a reconfigurable ensemble begins.
+    ///
+    /// # Errors
+    /// Two servers share an address.
+    pub(super) fn initial(&self, version: Zxid) -> Result<EnsembleConfig, BadSetting> {
+        let config = EnsembleConfig::parse(&self.text()).map_err(BadSetting::new)?;
+        Ok(config.at(version))
+    }
+
     /// All members with their roles.
     pub(crate) fn roles(&self) -> Members {
         let observers = self.members.iter().filter(|member| member.observes);
@@ -304,35 +226,5 @@ impl Ensemble {
     /// The member with this id.
     pub(crate) fn member(&self, id: ServerId) -> Option<&Member> {
         self.members.iter().find(|member| member.id == id)
-    }
-}
-
-impl Member {
-    /// Host and port as text, an IPv6 address in brackets.
-    pub(super) fn address(host: &str, port: &dyn fmt::Display) -> String {
-        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-    }
-
-    /// Host and quorum port as text.
-    pub(crate) fn quorum_address(&self) -> String {
-        Member::address(&self.host, &self.quorum_port)
-    }
-
-    /// Host and election port as text.
-    pub(crate) fn election_address(&self) -> String {
-        Member::address(&self.host, &self.election_port)
-    }
-}
-
-/// The form of ZooKeeper's four-letter command `conf`.
-impl fmt::Display for Member {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let role = if self.observes { "observer" } else { "participant" };
-        let ports = format!("{}:{}:{role}", self.quorum_port, self.election_port);
-        write!(f, "server.{}={}", self.id, Member::address(&self.host, &ports))?;
-        if let Some((host, port)) = &self.client {
-            write!(f, ";{}", Member::address(host.as_deref().unwrap_or("0.0.0.0"), port))?;
-        }
-        Ok(())
     }
 }

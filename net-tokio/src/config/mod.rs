@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use zabkeeper_core::driver::ClientLimits;
 use zabkeeper_core::driver::four_letter::Whitelist;
-use zabkeeper_core::{Config, Members, ServerId, Voters};
+use zabkeeper_core::{Config, Member, Members, ReconfigOptions, ServerId, Voters, Zxid};
 
 use keys::Kind;
-pub(crate) use members::{Ensemble, Member};
+pub(crate) use members::Ensemble;
 pub use properties::BadSetting;
 use properties::{Entry, FLAGS, Properties};
 
@@ -180,7 +180,10 @@ pub fn parse(
         Some(entry) if !entry.value.is_empty() => PathBuf::from(entry.value),
         _ => return Err(keys.missing("dataDir", "the folder for its data, as dataDir=/var/lib/zk")),
     };
-    let members = members::read_members(&mut keys)?;
+    let version = dynamic_file(&mut keys, read)?;
+    let standalone = keys.switch("standaloneEnabled", TRUE_FALSE)?.unwrap_or(true);
+    let reconfig = keys.switch("reconfigEnabled", TRUE_FALSE)?.unwrap_or(false);
+    let members = members::read_members(&mut keys, standalone)?;
     // As in ZooKeeper, a single `server.N` line makes a standalone server, and `myid` is not read.
     let id = match &members[..] {
         [] => ALONE,
@@ -188,10 +191,14 @@ pub fn parse(
         several => my_id(&data_dir, several, read)?,
     };
     let client = members.iter().find(|member| member.id == id).and_then(|me| me.client.clone());
-    let ensemble = members::ensemble(&mut keys, id, members)?;
+    let ensemble = members::ensemble(&mut keys, id, members, standalone)?;
     let members = ensemble.as_ref().map_or_else(|| Voters::new([id]).into(), Ensemble::roles);
     let mut core = core_config(&mut keys, id, members)?;
     core.sessions = access::sessions(&mut keys, ensemble.is_some())?;
+    if let Some(ensemble) = ensemble.as_ref().filter(|_| reconfig) {
+        let initial = ensemble.initial(version)?;
+        core.reconfig = Some(ReconfigOptions { initial, single_voter: !standalone });
+    }
     let voters = core.voters().ids().count();
     // An empty path would put the log into the current directory.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;
@@ -231,6 +238,21 @@ pub fn parse(
     };
     ignore_the_rest(&mut keys);
     Ok((settings, keys.warnings))
+}
+
+/// Reads the file with the members that `dynamicConfigFile` names, if there is one. Returns the
+/// version in its name; zero without one (RECONF-14).
+fn dynamic_file(
+    keys: &mut Properties,
+    read: &dyn Fn(&Path) -> io::Result<String>,
+) -> Result<Zxid, BadSetting> {
+    let Some(entry) = keys.take("dynamicConfigFile") else { return Ok(Zxid::ZERO) };
+    let text = read(Path::new(&entry.value))
+        .map_err(|error| keys.refuse(&entry, &format!("cannot be read: {error}")))?;
+    keys.add_dynamic(&entry.value, &text)?;
+    let version = entry.value.rsplit_once(".dynamic.").map(|(_, version)| version);
+    let version = version.and_then(|version| u64::from_str_radix(version, 16).ok());
+    Ok(Zxid(version.unwrap_or(0)))
 }
 
 /// Refuses keys that require a security feature that is not supported yet: to start without it

@@ -22,9 +22,11 @@ use super::keys::{self, Flag};
 pub(crate) const FLAGS: [&str; 2] = ["SERVER_JVMFLAGS", "JVMFLAGS"];
 
 /// The entries of the file and of the options, by key. The reader of a key removes its entry.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Properties {
     file: String,
+    /// The file that `dynamicConfigFile` names.
+    dynamic_file: String,
     entries: BTreeMap<String, Entry>,
     /// Warnings for the operator; the server starts nevertheless.
     pub(crate) warnings: Vec<String>,
@@ -44,6 +46,8 @@ pub(crate) struct Entry {
 pub(crate) enum Place {
     /// This line of the file, from 1.
     Line(usize),
+    /// This line of the file that `dynamicConfigFile` names.
+    Dynamic(usize),
     /// An option in this environment variable.
     Flag(&'static str),
 }
@@ -58,8 +62,7 @@ impl Properties {
     /// # Errors
     /// A `\u` that is not followed by four hexadecimal digits.
     pub(crate) fn read(file: &str, text: &str) -> Result<Properties, BadSetting> {
-        let mut all =
-            Properties { file: file.to_owned(), entries: BTreeMap::new(), warnings: Vec::new() };
+        let mut all = Properties { file: file.to_owned(), ..Properties::default() };
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for pair in java_properties::read(text) {
             let [key, value] = [&pair.key, &pair.value].map(|text| trim(text).to_owned());
@@ -86,6 +89,31 @@ impl Properties {
             }
         }
         Ok(all)
+    }
+
+    /// Adds the lines of `text`, the content of the dynamic file `file`: servers, groups and weights
+    /// only (RECONF-14).
+    ///
+    /// # Errors
+    /// Another key, or a key that the first file has, too.
+    pub(crate) fn add_dynamic(&mut self, file: &str, text: &str) -> Result<(), BadSetting> {
+        file.clone_into(&mut self.dynamic_file);
+        for (key, mut entry) in Properties::read(file, text)?.entries {
+            let Place::Line(line) = entry.place else { continue };
+            entry.place = Place::Dynamic(line);
+            if !["server.", "group.", "weight."].iter().any(|known| key.starts_with(known)) {
+                let what = "a dynamic file holds server.N, group.N and weight.N; its name ends \
+                            with the version, as in zoo.cfg.dynamic.100000000";
+                return Err(self.refuse(&entry, what));
+            }
+            if let Some(other) = self.entries.get(&key) {
+                return Err(
+                    self.refuse(other, "the dynamic file has this key, too; remove the line")
+                );
+            }
+            self.entries.insert(key, entry);
+        }
+        Ok(())
     }
 
     /// Adds the `-Dname=value` options among `flags`, the value of `variable`, split into words as
@@ -262,6 +290,9 @@ impl Properties {
         let [key, value] = [key, value].map(printable);
         match place {
             Place::Line(line) => format!("{}:{line}: {key}={value}: {what}", self.file),
+            Place::Dynamic(line) => {
+                format!("{}:{line}: {key}={value}: {what}", self.dynamic_file)
+            }
             Place::Flag(variable) => format!("{variable}: -D{key}={value}: {what}"),
         }
     }

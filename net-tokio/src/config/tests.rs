@@ -142,16 +142,50 @@ fn single_server_line_means_standalone() {
         "zoo.cfg:3: server.1=a:1:2;here: behind ; stands the client port, as in ;2181",
     );
     check(
-        "dynamicConfigFile=zoo.cfg.dynamic",
-        address,
-        "zoo.cfg:3: dynamicConfigFile=zoo.cfg.dynamic: changing the members of an ensemble comes \
-         with a later version; move the server.N lines here",
-    );
-    check(
         "weight.1=3\nserver.1=a:1:2",
         address,
         "zoo.cfg:3: weight.1=3: has no effect on a server on its own\n1 None 2181",
     );
+}
+
+/// RECONF-07, RECONF-14: CONF-14, CONF-17.
+#[test]
+fn dynamic_file_has_the_members() {
+    let read_both = |lines: &str, dynamic: &str| {
+        let text = format!("dataDir=/d\nclientPort=2181\n{lines}");
+        let read = |path: &Path| match path.to_str() {
+            Some("/d/myid") => Ok("2\n".to_owned()),
+            Some("/c/zoo.cfg.dynamic.10000000b") => Ok(dynamic.to_owned()),
+            _ => Err(io::Error::other("no such file")),
+        };
+        parse("zoo.cfg", &text, &[], &read).map_err(|error| error.to_string())
+    };
+    let with = "dynamicConfigFile=/c/zoo.cfg.dynamic.10000000b\nreconfigEnabled=true";
+    let (settings, _) = read_both(with, "server.1=a:1:2\nserver.2=b:1:2;2182").expect("valid");
+    let options = settings.core.reconfig.expect("it is enabled");
+    assert_eq!(
+        (options.initial.to_string(), options.single_voter),
+        (
+            "server.1=a:1:2:participant\nserver.2=b:1:2:participant;0.0.0.0:2182\n\
+          version=10000000b"
+                .to_owned(),
+            false
+        )
+    );
+    let (settings, _) = read_both("server.1=a:1:2\nserver.2=b:1:2", "").expect("valid");
+    assert_eq!(settings.core.reconfig, None, "it is disabled");
+    let alone = "reconfigEnabled=true\nstandaloneEnabled=false\nserver.2=a:1:2";
+    let (settings, _) = read_both(alone, "").expect("valid");
+    assert!(settings.ensemble.is_some() && settings.core.reconfig.expect("on").single_voter);
+    for (lines, dynamic, error) in [
+        (with, "server.1=a:1", "/c/zoo.cfg.dynamic.10000000b:1: server.1=a:1: write server.N="),
+        (with, "version=3", "/c/zoo.cfg.dynamic.10000000b:1: version=3: a dynamic file holds"),
+        (&format!("{with}\nserver.1=a:1:2"), "server.1=a:1:2", "zoo.cfg:5: server.1=a:1:2: the d"),
+        ("dynamicConfigFile=/no", "", "zoo.cfg:3: dynamicConfigFile=/no: cannot be read: no such"),
+    ] {
+        let found = read_both(lines, dynamic).expect_err(error);
+        assert!(found.starts_with(error), "{found}");
+    }
 }
 
 /// CONF-07, CONF-13, CONF-19, CONF-38.

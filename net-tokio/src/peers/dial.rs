@@ -8,21 +8,22 @@ use std::rc::Rc;
 
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
+use zabkeeper_core::Member;
 use zabkeeper_core::driver::{PeerDial, SocketId};
 use zabkeeper_core::peer::greeting::Channel;
 
 use super::tune;
-use crate::config::{Ensemble, Member};
+use crate::config::Ensemble;
 use crate::conn::serve_connection;
 use crate::random;
 use crate::shared::Shared;
 
-/// Makes one attempt for the driver, and serves the connection if the attempt succeeds.
-pub(crate) async fn dial(shared: Rc<Shared>, PeerDial { link, to, channel }: PeerDial) {
-    let ensemble = shared.settings.ensemble.as_ref();
-    let stream = match ensemble.and_then(|ensemble| Some((ensemble, ensemble.member(to)?))) {
-        Some((ensemble, member)) => connect(ensemble, member, channel).await,
-        None => Err(io::Error::other("it is not among the servers of this ensemble")),
+/// Makes one attempt for the driver to reach the server with this line, and serves the connection if the attempt succeeds.
+pub(crate) async fn dial(shared: Rc<Shared>, dial: PeerDial, to: Option<Member>) {
+    let PeerDial { link, channel, .. } = dial;
+    let stream = match (&shared.settings.ensemble, to) {
+        (Some(ensemble), Some(member)) => connect(ensemble, &member, channel).await,
+        _ => Err(io::Error::other("it is not among the servers of this ensemble")),
     };
     let now = shared.clock.mono();
     match stream {

@@ -9,12 +9,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket};
-use zabkeeper_core::LinkId;
 use zabkeeper_core::driver::SocketId;
 use zabkeeper_core::peer::greeting::Channel;
+use zabkeeper_core::{LinkId, Member};
 
 use super::tune;
-use crate::config::{Ensemble, Member};
+use crate::config::Ensemble;
 use crate::conn::serve_connection;
 use crate::descriptors::Reserve;
 use crate::listener::bind_to;
