@@ -201,10 +201,13 @@ impl Leader {
 
     /// The number of followers and of observers that have the history, and of all learners.
     pub(crate) fn learner_counts(&self, members: &Members) -> (usize, usize, usize) {
-        let synced = self.learners.values().filter(|learner| learner.is_synced());
-        let (observers, followers): (Vec<_>, Vec<_>) =
-            synced.partition(|learner| members.is_observer(learner.server));
-        (followers.len(), observers.len(), self.learners.len())
+        let (mut followers, mut observers) = (0, 0);
+        for learner in self.learners.values().filter(|learner| learner.is_synced()) {
+            let count =
+                if members.is_observer(learner.server) { &mut observers } else { &mut followers };
+            *count += 1;
+        }
+        (followers, observers, self.learners.len())
     }
 
     /// The oldest zxid from which a learner still needs the log, or the snapshot, on the disk.
