@@ -172,16 +172,17 @@ impl<V: Vfs> DirFile<V> {
         self.dir.sync()
     }
 
-    /// Version and content of the block at `offset`; `None` if it is damaged or missing.
-    pub(crate) fn read_block(
+    /// Decodes version and content of the block at `offset`; `None` if it is damaged or missing.
+    pub(crate) fn read_block<T>(
         &self,
         offset: u64,
         kind: &Kind,
-    ) -> Result<Option<(u32, Vec<u8>)>, StoreError> {
-        let mut block = vec![0; BLOCK_BYTES];
+        decode: impl FnOnce(u32, &[u8]) -> T,
+    ) -> Result<Option<T>, StoreError> {
+        let mut block = [0; BLOCK_BYTES];
         let read = self.read_at(offset, &mut block)?;
         match kind.open(&block[..read]) {
-            Ok((version, content)) => Ok(Some((version, content.to_vec()))),
+            Ok((version, content)) => Ok(Some(decode(version, content))),
             Err(BadBlock::Damaged) => Ok(None),
             Err(BadBlock::Version(found)) => {
                 let file = self.name.clone();

@@ -68,10 +68,9 @@ impl<V: Vfs> Segment<V> {
     /// or another store id, or does not match the file name; and those of the file system.
     pub(crate) fn open(dir: &Dir<V>, first: Zxid, store_id: u64) -> Result<Segment<V>, StoreError> {
         let file = dir.open(&FileName::Log(first).to_string())?;
-        let Some((version, content)) = file.read_block(0, &segment::KIND)? else {
+        let Some(header) = file.read_block(0, &segment::KIND, SegmentHeader::decode)? else {
             return Err(file.damaged("the checksum of its header is wrong"));
         };
-        let header = SegmentHeader::decode(version, &content);
         if header.store_id != store_id {
             return Err(file.foreign(header.store_id, store_id));
         }

@@ -116,10 +116,10 @@ impl<V: Vfs> Snapshot<V> {
         store_id: u64,
     ) -> Result<Result<Snapshot<V>, Unusable>, StoreError> {
         let file = dir.open(&FileName::Snapshot(zxid).to_string())?;
-        let Some((_, content)) = file.read_block(0, &KIND)? else {
+        let decode = |_, content: &[u8]| SnapshotHeader::decode(content);
+        let Some(header) = file.read_block(0, &KIND, decode)? else {
             return Ok(Err("the checksum of its header is wrong".into()));
         };
-        let header = SnapshotHeader::decode(&content);
         if header.store_id != store_id {
             return Err(file.foreign(header.store_id, store_id));
         }

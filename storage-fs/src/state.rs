@@ -158,9 +158,8 @@ fn encode_note(log_end: Zxid) -> Vec<u8> {
 /// slot of a later version; and those of the file system.
 pub(crate) fn read<V: Vfs>(dir: &Dir<V>) -> Result<(Slot, bool), StoreError> {
     let file = dir.open(&FileName::State.to_string())?;
-    let [first, second] = SLOTS.map(|at| file.read_block(at, &KIND));
-    let [first, second] = [first?, second?]
-        .map(|slot| slot.and_then(|(version, content)| Slot::decode(version, &content)));
+    let [first, second] = SLOTS.map(|at| file.read_block(at, &KIND, Slot::decode));
+    let [first, second] = [first?.flatten(), second?.flatten()];
     let alike = first == second;
     let newest = match (first, second) {
         (Some(first), Some(second)) if second.generation > first.generation => Some(second),
@@ -168,8 +167,9 @@ pub(crate) fn read<V: Vfs>(dir: &Dir<V>) -> Result<(Slot, bool), StoreError> {
     };
     match newest {
         Some(mut slot) => {
-            if let Some((_, content)) = file.read_block(NOTE, &NOTE_KIND)? {
-                slot.log_end = slot.log_end.max(Zxid(block::u64_at(&content, 0)));
+            let decode = |_, content: &[u8]| Zxid(block::u64_at(content, 0));
+            if let Some(log_end) = file.read_block(NOTE, &NOTE_KIND, decode)? {
+                slot.log_end = slot.log_end.max(log_end);
             }
             Ok((slot, alike))
         }
