@@ -79,7 +79,7 @@ pub(super) struct File {
     /// Number of open handles.
     pub(super) handles: u32,
     /// The name at its last creation, renaming or opening, for the trace.
-    pub(super) name: String,
+    pub(super) name: Rc<str>,
 }
 
 impl Content {
@@ -108,13 +108,15 @@ impl Content {
     }
 
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let (start, end) = (index(offset), index(offset) + bytes.len());
+        let start = index(offset);
         let stored = self.stored();
-        if stored.len() < end {
-            stored.resize(end, 0);
+        if stored.len() < start {
+            stored.resize(start, 0);
         }
-        stored[start..end].copy_from_slice(bytes);
-        self.size = self.size.max(end as u64);
+        let (over, behind) = bytes.split_at(bytes.len().min(stored.len() - start));
+        stored[start..start + over.len()].copy_from_slice(over);
+        stored.extend_from_slice(behind);
+        self.size = self.size.max(offset + bytes.len() as u64);
     }
 
     /// All bytes, for modification.
@@ -188,6 +190,13 @@ impl File {
         self.share();
     }
 
+    /// The intervals of the changes that settling at `now` would leave pending.
+    pub(super) fn unsettled(&self, now: Instant) -> impl Iterator<Item = &Span> {
+        let covers = newest_sync(&self.syncs, now);
+        let left = move |pending: &&Pending| !covers.is_some_and(|begin| pending.is_covered(begin));
+        self.pending.iter().filter(left).map(|pending| &pending.span)
+    }
+
     /// Shares one copy when all is durable and no handle is open: most files are full segments.
     pub(super) fn share(&mut self) {
         let shared = Rc::ptr_eq(&self.live.bytes, &self.durable.bytes);
@@ -202,7 +211,7 @@ impl File {
     pub(super) fn synced(&mut self, begin: Instant) {
         let durable = &mut self.durable;
         self.pending.retain(|pending| {
-            let covered = pending.span.end <= begin && !pending.sync_failed;
+            let covered = pending.is_covered(begin);
             if covered {
                 durable.apply(&pending.change);
             }
@@ -234,6 +243,18 @@ impl File {
             self.live.apply(&pending.change);
         }
     }
+}
+
+impl Pending {
+    /// Does a sync that began at `begin` make the change durable?
+    fn is_covered(&self, begin: Instant) -> bool {
+        self.span.end <= begin && !self.sync_failed
+    }
+}
+
+/// When the newest of the syncs that ended by `now` began.
+pub(super) fn newest_sync(syncs: &[Span], now: Instant) -> Option<Instant> {
+    syncs.iter().filter(|sync| sync.end <= now).map(|sync| sync.begin).max()
 }
 
 fn index(offset: u64) -> usize {

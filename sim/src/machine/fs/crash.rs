@@ -12,6 +12,7 @@
 //! garbage; bytes outside of written ranges never change).
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use zabkeeper_core::Instant;
@@ -168,11 +169,9 @@ impl Disk {
 
     /// Whether a power failure at `now` has several possible outcomes.
     pub fn is_in_doubt(&self, now: Instant) -> bool {
-        let mut copy = self.clone();
-        copy.settle(now);
         let begun = |span: &Span| span.begin < now;
-        let of_files = copy.files.values().flat_map(|file| &file.pending).map(|p| &p.span);
-        let of_names = copy.folders.iter().flat_map(|folder| &folder.pending).map(|(span, _)| span);
+        let of_files = self.files.values().flat_map(|file| file.unsettled(now));
+        let of_names = self.folders.iter().flat_map(|folder| folder.unsettled(now));
         of_files.chain(of_names).any(begun)
     }
 
@@ -212,7 +211,7 @@ impl Disk {
                 Luck::Best => folder.pending.retain(|(span, _)| span.begin < now),
             }
             folder.rebuild();
-            folder.durable = folder.live.clone();
+            folder.durable = Rc::clone(&folder.live);
             folder.pending.clear();
         }
         copy.collect_all();
@@ -433,7 +432,7 @@ fn power_off_names(folder: &mut Folder, names: bool, rng: &mut Rng, losses: &mut
         let wanted = if names { rng.chance(1, 2) } else { fate };
         let wanted = if all_or_none { fate } else { wanted };
         if wanted && !blocked {
-            folder.durable.apply(&change);
+            Rc::make_mut(&mut folder.durable).apply(&change);
             continue;
         }
         match change {

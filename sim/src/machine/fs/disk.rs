@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::num::NonZeroU128;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use storage_fs::vfs::BootId;
@@ -278,8 +279,34 @@ impl Disk {
         self.files.get_mut(&id).expect("an open file exists")
     }
 
+    /// Lays out an operation of a folder.
+    fn lay_out(&mut self, kind: OpKind, name: &str) -> Span {
+        let span = self.place(kind, 0);
+        if self.recording {
+            self.ops.push(Op { kind, name: name.into(), offset: 0, length: 0, digest: 0, span });
+        }
+        span
+    }
+
+    /// Lays out an operation of a file; `written`: the bytes, if it is a write.
+    fn lay_out_in(
+        &mut self,
+        kind: OpKind,
+        file: FileId,
+        (offset, length): (u64, u64),
+        written: Option<&[u8]>,
+    ) -> Span {
+        let span = self.place(kind, length);
+        if self.recording {
+            let name = Rc::clone(&self.file(file).name);
+            let digest = written.map_or(0, super::ops::digest);
+            self.ops.push(Op { kind, name, offset, length, digest, span });
+        }
+        span
+    }
+
     /// Draws the duration of an operation and places it on the worker's timeline.
-    fn lay_out(&mut self, kind: OpKind, name: &str, offset: u64, length: u64, digest: u64) -> Span {
+    fn place(&mut self, kind: OpKind, length: u64) -> Span {
         let begin = self.cursor;
         let mut took = self.pace.draw(kind, length, &mut self.rng);
         if begin < self.faults.slow_until {
@@ -290,20 +317,16 @@ impl Disk {
             end = end.max(self.faults.stalled_until);
         }
         self.cursor = end;
-        let span = Span { begin, end };
-        if self.recording {
-            self.ops.push(Op { kind, name: name.to_owned(), offset, length, digest, span });
-        }
-        span
+        Span { begin, end }
     }
 
     pub(super) fn list(&mut self, folder: FolderId) -> Vec<String> {
-        self.lay_out(OpKind::List, "", 0, 0, 0);
+        self.lay_out(OpKind::List, "");
         self.folder(folder).live.list()
     }
 
     pub(super) fn create(&mut self, folder: FolderId, name: &str) -> io::Result<FileId> {
-        let span = self.lay_out(OpKind::Create, name, 0, 0, 0);
+        let span = self.lay_out(OpKind::Create, name);
         if self.folder(folder).live.get(name).is_some() {
             let why = format!("{name}: file exists");
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
@@ -314,32 +337,34 @@ impl Disk {
         }
         let id = FileId(self.next_file);
         self.next_file += 1;
-        let file = File { handles: 1, name: name.to_owned(), ..File::default() };
+        let file = File { handles: 1, name: name.into(), ..File::default() };
         self.files.insert(id, file);
         self.rearrange(folder, span, NameChange::Create { name: name.to_owned(), file: id });
         Ok(id)
     }
 
     pub(super) fn open(&mut self, folder: FolderId, name: &str) -> io::Result<FileId> {
-        self.lay_out(OpKind::Open, name, 0, 0, 0);
+        self.lay_out(OpKind::Open, name);
         let id = self.folder(folder).live.get(name).ok_or_else(|| missing(name))?;
         let file = self.file_mut(id);
-        name.clone_into(&mut file.name);
+        if *file.name != *name {
+            file.name = name.into();
+        }
         file.handles += 1;
         Ok(id)
     }
 
     pub(super) fn rename(&mut self, folder: FolderId, from: &str, to: &str) -> io::Result<()> {
-        let span = self.lay_out(OpKind::Rename, to, 0, 0, 0);
+        let span = self.lay_out(OpKind::Rename, to);
         let id = self.folder(folder).live.get(from).ok_or_else(|| missing(from))?;
-        to.clone_into(&mut self.file_mut(id).name);
+        self.file_mut(id).name = to.into();
         let change = NameChange::Rename { from: from.to_owned(), to: to.to_owned() };
         self.rearrange(folder, span, change);
         Ok(())
     }
 
     pub(super) fn remove(&mut self, folder: FolderId, name: &str) -> io::Result<()> {
-        let span = self.lay_out(OpKind::Remove, name, 0, 0, 0);
+        let span = self.lay_out(OpKind::Remove, name);
         if self.folder(folder).live.get(name).is_none() {
             return Err(missing(name));
         }
@@ -353,7 +378,7 @@ impl Disk {
     }
 
     pub(super) fn sync_dir(&mut self, folder: FolderId) {
-        let span = self.lay_out(OpKind::SyncDir, "", 0, 0, 0);
+        let span = self.lay_out(OpKind::SyncDir, "");
         self.folder(folder).syncs.push(span);
     }
 
@@ -375,15 +400,13 @@ impl Disk {
     }
 
     pub(super) fn read(&mut self, id: FileId, offset: u64, buffer: &mut [u8]) -> usize {
-        let name = self.traced_name(id);
-        self.lay_out(OpKind::Read, &name, offset, buffer.len() as u64, 0);
+        self.lay_out_in(OpKind::Read, id, (offset, buffer.len() as u64), None);
         self.file(id).live.read(offset, buffer)
     }
 
     pub(super) fn write(&mut self, id: FileId, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let name = self.traced_name(id);
-        let digest = super::ops::digest(bytes);
-        let span = self.lay_out(OpKind::Write, &name, offset, bytes.len() as u64, digest);
+        let place = (offset, bytes.len() as u64);
+        let span = self.lay_out_in(OpKind::Write, id, place, Some(bytes));
         let grows = (offset + bytes.len() as u64).saturating_sub(self.file(id).live.size());
         let room = self.room_for(id, span.begin);
         let full = grows > room;
@@ -399,7 +422,8 @@ impl Disk {
                 self.rng.upto(bytes.len())
             };
             self.put(id, span, offset, &bytes[..done]);
-            return Err(if full { no_space(&name) } else { io_error("write", &name) });
+            let name = &self.file(id).name;
+            return Err(if full { no_space(name) } else { io_error("write", name) });
         }
         self.put(id, span, offset, bytes);
         Ok(())
@@ -434,12 +458,11 @@ impl Disk {
     }
 
     pub(super) fn preallocate(&mut self, id: FileId, size: u64) -> io::Result<()> {
-        let name = self.traced_name(id);
-        let span = self.lay_out(OpKind::Preallocate, &name, size, 0, 0);
+        let span = self.lay_out_in(OpKind::Preallocate, id, (size, 0), None);
         let grows = size.saturating_sub(self.file(id).live.size());
         if grows > self.free_space() {
             self.failed = Some(OpKind::Preallocate);
-            return Err(no_space(&name));
+            return Err(no_space(&self.file(id).name));
         }
         if self.failed == Some(OpKind::Preallocate) {
             // The store has retried with a smaller size.
@@ -450,14 +473,12 @@ impl Disk {
     }
 
     pub(super) fn truncate(&mut self, id: FileId, size: u64) {
-        let name = self.traced_name(id);
-        let span = self.lay_out(OpKind::Truncate, &name, size, 0, 0);
+        let span = self.lay_out_in(OpKind::Truncate, id, (size, 0), None);
         self.file_mut(id).change(span, Change::Cut { size });
     }
 
     pub(super) fn sync(&mut self, id: FileId) -> io::Result<()> {
-        let name = self.traced_name(id);
-        let span = self.lay_out(OpKind::Sync, &name, 0, 0, 0);
+        let span = self.lay_out_in(OpKind::Sync, id, (0, 0), None);
         match self.faults.sync_error.take() {
             None => {
                 self.file_mut(id).syncs.push(span);
@@ -469,7 +490,7 @@ impl Disk {
                 for pending in &mut self.file_mut(id).pending {
                     pending.sync_failed = true;
                 }
-                Err(io_error("fsync", &name))
+                Err(io_error("fsync", &self.file(id).name))
             }
         }
     }
@@ -480,10 +501,6 @@ impl Disk {
             file.handles = file.handles.saturating_sub(1);
             file.share();
         }
-    }
-
-    fn traced_name(&self, id: FileId) -> String {
-        if self.recording { self.file(id).name.clone() } else { String::new() }
     }
 }
 

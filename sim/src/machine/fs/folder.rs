@@ -3,10 +3,11 @@
 //! Owns changes of names that are not yet durable. Must not know the contents of files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use zabkeeper_core::Instant;
 
-use super::content::Span;
+use super::content::{Span, newest_sync};
 
 /// A directory of a server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -21,11 +22,12 @@ pub enum FolderId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct FileId(pub(super) u64);
 
-/// A directory: names that programs see, durable names, and pending changes.
+/// A directory: names that programs see, durable names, and pending changes. Copies share the names
+/// until one of them changes, since sampling of recovery copies whole disks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Folder {
-    pub(super) live: Names,
-    pub(super) durable: Names,
+    pub(super) live: Rc<Names>,
+    pub(super) durable: Rc<Names>,
     pub(super) pending: Vec<(Span, NameChange)>,
     pub(super) syncs: Vec<Span>,
     pub(super) locked: bool,
@@ -49,7 +51,7 @@ pub(super) enum NameChange {
 impl Folder {
     /// Makes a change visible, and pending. Returns the file that lost its name, if any.
     pub(super) fn change(&mut self, span: Span, change: NameChange) -> Option<FileId> {
-        let lost = self.live.apply(&change);
+        let lost = Rc::make_mut(&mut self.live).apply(&change);
         self.pending.push((span, change));
         lost
     }
@@ -61,7 +63,7 @@ impl Folder {
         self.pending.retain(|(span, change)| {
             let covered = span.end <= begin;
             if covered {
-                durable.apply(change);
+                Rc::make_mut(durable).apply(change);
                 removed |= !matches!(change, NameChange::Create { .. });
             }
             !covered
@@ -71,10 +73,17 @@ impl Folder {
 
     /// Recomputes the visible names.
     pub(super) fn rebuild(&mut self) {
-        self.live = self.durable.clone();
+        self.live = Rc::clone(&self.durable);
         for (_, change) in &self.pending {
-            self.live.apply(change);
+            Rc::make_mut(&mut self.live).apply(change);
         }
+    }
+
+    /// The intervals of the changes that settling at `now` would leave pending.
+    pub(super) fn unsettled(&self, now: Instant) -> impl Iterator<Item = &Span> {
+        let covers = newest_sync(&self.syncs, now);
+        let left = move |span: &&Span| covers.is_none_or(|begin| span.end > begin);
+        self.pending.iter().map(|(span, _)| span).filter(left)
     }
 
     /// Whether a name leads to this file, or may do so after a crash.

@@ -3,6 +3,7 @@
 //! Owns the latency model. Must not change any file.
 
 use std::fmt;
+use std::rc::Rc;
 
 use super::content::Span;
 use crate::engine::seed::Rng;
@@ -49,7 +50,7 @@ pub struct Op {
     /// The kind.
     pub kind: OpKind,
     /// The file's name.
-    pub name: String,
+    pub name: Rc<str>,
     /// The offset, or the new size.
     pub offset: u64,
     /// Number of bytes.
