@@ -105,11 +105,10 @@ fn newest_epoch<'a>(names: impl Iterator<Item = &'a String>) -> Epoch {
 /// Copies the state file instead of renaming it, because the new state file must replace it
 /// atomically. Returns the name of the copy.
 fn copy_state<V: Vfs>(dir: &Dir<V>, names: &[String]) -> Result<String, StoreError> {
-    let name = FileName::State.to_string();
-    let file = dir.open(&name)?;
+    let file = dir.open(FileName::State.to_string())?;
     let mut bytes = vec![0; usize::try_from(file.size()?.min(state::BYTES)).expect("small")];
     let read = file.read_at(0, &mut bytes)?;
-    let aside = free_name(&name, names);
+    let aside = free_name(file.name(), names);
     let mut copy = dir.create(&FileName::State.unfinished())?;
     copy.write_at(0, &bytes[..read])?;
     copy.sync()?;

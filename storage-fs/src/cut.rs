@@ -55,14 +55,14 @@ impl<V: Vfs> Cut<V> {
             return Err(dir.damaged("the log", what));
         };
         let segment = Segment::open(dir, *first, store_id)?;
-        let mut behind = segment.start();
+        let (mut behind, mut entries) = (segment.start(), Vec::new());
         loop {
             let place = behind;
-            let Some(mut entries) = segment.next(&mut behind)? else {
+            if !segment.next(&mut behind, &mut entries)? {
                 let what =
                     format!("it ends at {}, and later transactions were durable", place.last);
                 return Err(segment.file.damaged(what));
-            };
+            }
             if behind.last > to {
                 entries.retain(|entry| entry.zxid <= to);
                 let last = entries.last().map_or(place.last, |entry| entry.zxid);

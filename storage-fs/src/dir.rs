@@ -60,10 +60,10 @@ impl<V: Vfs> Dir<V> {
         }
     }
 
-    pub(crate) fn open(&self, name: &str) -> Result<DirFile<V>, StoreError> {
-        match self.vfs.open(name) {
-            Ok(file) => Ok(DirFile { dir: self.clone(), name: name.to_owned(), file }),
-            Err(error) => Err(self.failed("open", name, &error)),
+    pub(crate) fn open(&self, name: String) -> Result<DirFile<V>, StoreError> {
+        match self.vfs.open(&name) {
+            Ok(file) => Ok(DirFile { dir: self.clone(), name, file }),
+            Err(error) => Err(self.failed("open", &name, &error)),
         }
     }
 

@@ -97,12 +97,24 @@ fn zxid(digits: &str) -> Option<Zxid> {
     u64::from_str_radix(digits, 16).ok().map(Zxid)
 }
 
+/// Writes what [`zxid`] parses. Each opening of a segment formats its name, and the formatter of
+/// numbers pads with one zero at a time.
+fn write_name(f: &mut fmt::Formatter<'_>, prefix: &str, zxid: Zxid) -> fmt::Result {
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
+    let mut name = [0; 16];
+    for (pair, byte) in name.chunks_exact_mut(2).zip(zxid.0.to_be_bytes()) {
+        pair.copy_from_slice(&[byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
+    }
+    f.write_str(prefix)?;
+    f.write_str(str::from_utf8(&name).expect("digits are ASCII"))
+}
+
 impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FileName::State => write!(f, "{STATE}"),
-            FileName::Log(first) => write!(f, "{LOG}{:016x}", first.0),
-            FileName::Snapshot(zxid) => write!(f, "{SNAPSHOT}{:016x}", zxid.0),
+            FileName::State => f.write_str(STATE),
+            FileName::Log(first) => write_name(f, LOG, *first),
+            FileName::Snapshot(zxid) => write_name(f, SNAPSHOT, *zxid),
         }
     }
 }

@@ -234,7 +234,7 @@ impl Wanted {
             Some(known) => segments.partition_point(|first| *first < known.segment),
             None => segments.partition_point(|first| *first <= self.after).saturating_sub(1),
         };
-        let mut reached = known;
+        let (mut reached, mut entries) = (known, Vec::new());
         for first in &segments[first..] {
             let segment = Segment::open(dir, *first, store_id).map_err(words)?;
             let mut place = segment.start();
@@ -252,10 +252,10 @@ impl Wanted {
             }
             loop {
                 let before = place;
-                let Some(entries) = segment.next(&mut place).map_err(words)? else {
+                if !segment.next(&mut place, &mut entries).map_err(words)? {
                     break;
-                };
-                if !self.take(entries) {
+                }
+                if !self.take(&mut entries) {
                     return Ok(LogPlace { segment: *first, place: before });
                 }
             }
@@ -265,8 +265,8 @@ impl Wanted {
     }
 
     /// Adds the wanted entries of a batch to `found`; false once the size limit is reached.
-    fn take(&mut self, entries: Vec<Entry>) -> bool {
-        for entry in entries {
+    fn take(&mut self, entries: &mut Vec<Entry>) -> bool {
+        for entry in entries.drain(..) {
             if entry.zxid <= self.after {
                 continue;
             }

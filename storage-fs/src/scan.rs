@@ -67,7 +67,7 @@ impl<V: Vfs> Segment<V> {
     /// The header is damaged (it was durable before the file got its name), has an unknown version
     /// or another store id, or does not match the file name; and those of the file system.
     pub(crate) fn open(dir: &Dir<V>, first: Zxid, store_id: u64) -> Result<Segment<V>, StoreError> {
-        let file = dir.open(&FileName::Log(first).to_string())?;
+        let file = dir.open(FileName::Log(first).to_string())?;
         let Some(header) = file.read_block(0, &segment::KIND, SegmentHeader::decode)? else {
             return Err(file.damaged("the checksum of its header is wrong"));
         };
@@ -91,9 +91,9 @@ impl<V: Vfs> Segment<V> {
     /// # Errors
     /// Damage that this segment alone proves, and those of the file system.
     pub(crate) fn scan(&self, mut each: impl FnMut(Entry)) -> Result<End, StoreError> {
-        let mut place = self.start();
-        while let Some(entries) = self.next(&mut place)? {
-            entries.into_iter().for_each(&mut each);
+        let (mut place, mut entries) = (self.start(), Vec::new());
+        while self.next(&mut place, &mut entries)? {
+            entries.drain(..).for_each(&mut each);
         }
         let hole = place.offset;
         let behind = self.look_behind(hole, self.file.size()?)?;
@@ -124,25 +124,30 @@ impl<V: Vfs> Segment<V> {
         Ok(is_whole.then_some(UnsoundBatch { last: None }))
     }
 
-    /// Reads the batch at `place` and moves `place` past it; `None` if no readable batch is there.
+    /// Reads the batch at `place` into `entries`, which lose what they held, and moves `place` past
+    /// it; false if no readable batch is there.
     ///
     /// # Errors
     /// A batch with a matching checksum that cannot be decoded, and those of the file system.
-    pub(crate) fn next(&self, place: &mut Place) -> Result<Option<Vec<Entry>>, StoreError> {
+    pub(crate) fn next(
+        &self,
+        place: &mut Place,
+        entries: &mut Vec<Entry>,
+    ) -> Result<bool, StoreError> {
         let mut bytes = [0; BATCH_HEADER];
         let read = self.file.read_at(place.offset, &mut bytes)?;
         let Some(header) = self.header.batch(place.offset, &bytes[..read]) else {
-            return Ok(None);
+            return Ok(false);
         };
         let at = place.offset + BATCH_HEADER as u64;
         // A length beyond the end of the file is rejected before anything is allocated.
         if u64::from(header.payload) > self.file.size()?.saturating_sub(at) {
-            return Ok(None);
+            return Ok(false);
         }
         let mut payload = vec![0; header.payload as usize];
         self.file.read_exact(at, &mut payload)?;
         if crc32c::crc32c(&payload) != header.payload_crc {
-            return Ok(None);
+            return Ok(false);
         }
         // The checksum matched, so an error below is a bug in our encoder.
         let damaged = |what: String| {
@@ -152,9 +157,9 @@ impl<V: Vfs> Segment<V> {
         if first_of_segment || !follows(place.last, header.first) {
             return Err(damaged(format!("{} does not follow {}", header.first, place.last)));
         }
-        let entries = header.entries(Bytes::from(payload)).map_err(damaged)?;
+        header.entries(Bytes::from(payload), entries).map_err(damaged)?;
         *place = Place { last: header.last, offset: place.offset + header.size };
-        Ok(Some(entries))
+        Ok(true)
     }
 
     /// Searches the bytes after the last readable batch.

@@ -198,12 +198,16 @@ impl BatchBuffer {
 }
 
 impl BatchHeader {
-    /// Decodes the entries, which share the payload's memory.
+    /// Decodes the entries, which share the payload's memory, in place of what `entries` held.
     ///
     /// # Errors
     /// A payload that does not decode. Its checksum was right, so the encoder has a bug.
-    pub(crate) fn entries(&self, mut payload: Bytes) -> Result<Vec<Entry>, String> {
-        let mut entries = Vec::new();
+    pub(crate) fn entries(
+        &self,
+        mut payload: Bytes,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), String> {
+        entries.clear();
         let mut previous = None;
         for _ in 0..self.count {
             if payload.len() < ENTRY_HEADER {
@@ -227,7 +231,7 @@ impl BatchHeader {
         if previous != Some(self.last) || !payload.is_empty() {
             return Err(format!("its entries do not end at {} with the payload", self.last));
         }
-        Ok(entries)
+        Ok(())
     }
 }
 

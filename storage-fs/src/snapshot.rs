@@ -115,7 +115,7 @@ impl<V: Vfs> Snapshot<V> {
         zxid: Zxid,
         store_id: u64,
     ) -> Result<Result<Snapshot<V>, Unusable>, StoreError> {
-        let file = dir.open(&FileName::Snapshot(zxid).to_string())?;
+        let file = dir.open(FileName::Snapshot(zxid).to_string())?;
         let decode = |_, content: &[u8]| SnapshotHeader::decode(content);
         let Some(header) = file.read_block(0, &KIND, decode)? else {
             return Ok(Err("the checksum of its header is wrong".into()));

@@ -157,7 +157,7 @@ fn encode_note(log_end: Zxid) -> Vec<u8> {
 /// `Damaged` if no slot is valid, because both slots were durable before the file got its name; a
 /// slot of a later version; and those of the file system.
 pub(crate) fn read<V: Vfs>(dir: &Dir<V>) -> Result<(Slot, bool), StoreError> {
-    let file = dir.open(&FileName::State.to_string())?;
+    let file = dir.open(FileName::State.to_string())?;
     let [first, second] = SLOTS.map(|at| file.read_block(at, &KIND, Slot::decode));
     let [first, second] = [first?.flatten(), second?.flatten()];
     let alike = first == second;
