@@ -219,6 +219,27 @@ impl File {
         });
     }
 
+    /// A copy without open handles that keeps what settling at `now` would make durable, and of
+    /// the rest the changes in the intervals that `keeps` selects.
+    pub(super) fn survivor(&self, now: Instant, keeps: impl Fn(&Span) -> bool) -> File {
+        let covers = newest_sync(&self.syncs, now);
+        let covered = |each: &Pending| covers.is_some_and(|begin| each.is_covered(begin));
+        let settled = self.pending.iter().filter(|each| covered(each));
+        let kept = self.pending.iter().filter(|each| !covered(each) && keeps(&each.span));
+        let mut durable = self.durable.clone();
+        settled.chain(kept).for_each(|each| durable.apply(&each.change));
+        let live = durable.clone();
+        File {
+            live,
+            durable,
+            pending: Vec::new(),
+            syncs: Vec::new(),
+            last_write: self.last_write,
+            handles: 0,
+            name: Rc::clone(&self.name),
+        }
+    }
+
     /// The last write, if it is durable.
     pub(super) fn kept_last(&self) -> Option<LastWrite> {
         self.last_write.filter(|_| self.pending.is_empty())

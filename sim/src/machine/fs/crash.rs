@@ -183,37 +183,21 @@ impl Disk {
 
     /// A copy as a power failure at `now` would leave it.
     pub(super) fn survivor(&self, now: Instant, luck: Luck) -> Disk {
-        let mut copy = self.clone();
+        let keeps = |span: &Span| match luck {
+            Luck::Worst => false,
+            Luck::Best => span.begin < now,
+            Luck::Drawn(_) => unreachable!("`crash` decides"),
+        };
         if let Luck::Drawn(seed) = luck {
+            let mut copy = self.clone();
             let how = Crash::Power { torn: true, garbage: true, names: true };
             copy.crash(now, how, Seeds::new(seed).stream("survivor", 0));
-        } else {
-            copy.reboot();
+            return copy;
         }
-        copy.settle(now);
-        copy.syncing.clear();
-        for file in copy.files.values_mut() {
-            file.handles = 0;
-            file.syncs.clear();
-            match luck {
-                Luck::Worst | Luck::Drawn(_) => file.pending.clear(),
-                Luck::Best => file.pending.retain(|pending| pending.span.begin < now),
-            }
-            file.rebuild();
-            file.durable = file.live.clone();
-            file.pending.clear();
-        }
-        for folder in &mut copy.folders {
-            folder.locked = false;
-            folder.syncs.clear();
-            match luck {
-                Luck::Worst | Luck::Drawn(_) => folder.pending.clear(),
-                Luck::Best => folder.pending.retain(|(span, _)| span.begin < now),
-            }
-            folder.rebuild();
-            folder.durable = Rc::clone(&folder.live);
-            folder.pending.clear();
-        }
+        let files = self.files.iter().map(|(id, file)| (*id, file.survivor(now, keeps)));
+        let folders = self.folders.each_ref().map(|folder| folder.survivor(now, keeps));
+        let mut copy = self.with(folders, files.collect());
+        copy.reboot();
         copy.collect_all();
         copy
     }

@@ -109,6 +109,26 @@ impl Disk {
         }
     }
 
+    /// A copy with other contents, on which no sync is in progress. [`Disk::collect_all`] completes
+    /// it.
+    pub(super) fn with(&self, folders: [Folder; 2], files: BTreeMap<FileId, File>) -> Disk {
+        Disk {
+            folders,
+            files,
+            next_file: self.next_file,
+            syncing: BTreeSet::new(),
+            nameless: BTreeSet::new(),
+            cursor: self.cursor,
+            rng: self.rng.clone(),
+            pace: self.pace,
+            faults: self.faults,
+            failed: self.failed,
+            ops: Vec::new(),
+            recording: self.recording,
+            boot: self.boot,
+        }
+    }
+
     /// The boot id.
     pub(super) fn boot(&self) -> BootId {
         BootId(self.boot)

@@ -86,6 +86,21 @@ impl Folder {
         self.pending.iter().map(|(span, _)| span).filter(left)
     }
 
+    /// An unlocked copy that keeps what settling at `now` would make durable, and of the rest the
+    /// changes in the intervals that `keeps` selects.
+    pub(super) fn survivor(&self, now: Instant, keeps: impl Fn(&Span) -> bool) -> Folder {
+        let covers = newest_sync(&self.syncs, now);
+        let covered = |span: &Span| covers.is_some_and(|begin| span.end <= begin);
+        let settled = self.pending.iter().filter(|(span, _)| covered(span));
+        let kept = self.pending.iter().filter(|(span, _)| !covered(span) && keeps(span));
+        let mut durable = Rc::clone(&self.durable);
+        for (_, change) in settled.chain(kept) {
+            Rc::make_mut(&mut durable).apply(change);
+        }
+        let live = Rc::clone(&durable);
+        Folder { live, durable, pending: Vec::new(), syncs: Vec::new(), locked: false }
+    }
+
     /// Whether a name leads to this file, or may do so after a crash.
     pub(super) fn mentions(&self, id: FileId) -> bool {
         let made = |change: &NameChange| match change {

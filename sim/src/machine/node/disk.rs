@@ -3,17 +3,20 @@
 //! Owns changes of the disk from outside, and their counters and trace. Must not decide when they
 //! happen. `fs` has the behaviour of a disk, `disk_audit` its recovery.
 
-use zabkeeper_core::{Epoch, Instant, Zxid};
+use zabkeeper_core::{Epoch, Instant, Server, Zxid};
 
-use super::disk_audit::{self, DiskAudit};
+use super::disk_audit::{self, DiskAudit, Found};
 use super::{BitRot, Node};
 use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
 use crate::engine::seed::Rng;
-use crate::machine::fs::Luck;
+use crate::machine::fs::{Disk, Luck};
 use crate::record::event::RunEvent;
 use crate::record::trace::Kind;
 use crate::world::shared::Shared;
+
+/// An audit, or why the disk cannot be recovered.
+type Audited<T> = Result<DiskAudit<T>, String>;
 
 /// Is this the name of a snapshot that is complete?
 pub fn is_snapshot(name: &str) -> bool {
@@ -74,14 +77,7 @@ impl Node {
         }
         let disk = self.disk.borrow();
         let (now, alone, store) = (shared.now, &self.alone, self.store);
-        let worst = disk_audit::examine(&disk, now, Luck::Worst, alone, store, Box::new);
-        let best = match &worst {
-            // If everything is durable, luck makes no difference.
-            Ok(DiskAudit { state, last, mended, .. }) if !disk.is_in_doubt(now) => {
-                Ok(DiskAudit { state: state.clone(), last: *last, seen: (), mended: *mended })
-            }
-            Ok(_) | Err(_) => self.left_by(Luck::Best, shared),
-        };
+        let (worst, best) = self.worst_and_best(&disk, now);
         // A power failure may undo any part of a purge.
         let number = shared.recorder.counters.counts.disk_audits;
         let drawn = (disk.unsynced_removals() > 1)
@@ -114,6 +110,31 @@ impl Node {
         let DiskAudit { state, last, .. } = best;
         shared.observe(Observation::CachedAudit { server, state, last });
         Some((found, digest))
+    }
+
+    /// What a power failure now would leave at worst and at best. If the store recovers the same
+    /// from both, that is replayed once: the result depends on nothing else. If everything is
+    /// durable, luck makes no difference.
+    fn worst_and_best(&self, disk: &Disk, now: Instant) -> (Audited<Box<Server>>, Audited<()>) {
+        let recover = |luck| disk_audit::recover(disk, now, luck, self.store);
+        let worst = recover(Luck::Worst);
+        let best = disk.is_in_doubt(now).then(|| recover(Luck::Best));
+        let is_other = |best: &Result<Found, String>| match (&worst, best) {
+            (Ok(worst), Ok(best)) => worst.recovered != best.recovered,
+            (Ok(_) | Err(_), _) => true,
+        };
+        let other = best.filter(is_other);
+        let worst = worst.and_then(|found| disk_audit::replayed(found, &self.alone, Box::new));
+        let best = match (&worst, other) {
+            (_, Some(best)) => {
+                best.and_then(|found| disk_audit::replayed(found, &self.alone, |_| ()))
+            }
+            (Ok(DiskAudit { state, last, mended, .. }), None) => {
+                Ok(DiskAudit { state: state.clone(), last: *last, seen: (), mended: *mended })
+            }
+            (Err(why), None) => Err(why.clone()),
+        };
+        (worst, best)
     }
 
     /// Does its disk hold a history, with all that the server ever acknowledged?

@@ -30,8 +30,44 @@ pub struct DiskAudit<T> {
     pub mended: bool,
 }
 
-/// Recovers a copy of `disk` as a power failure at `now` would leave it. `config` is that of an
-/// ensemble of one, so that the whole log is committed; `look` queries the server after the replay.
+/// What a power failure with this luck would leave: opened, read back, and not yet replayed.
+pub struct Found {
+    luck: Luck,
+    /// What the store has recovered.
+    pub recovered: Recovered,
+    mended: bool,
+}
+
+/// Opens a copy of `disk` as a power failure at `now` would leave it.
+///
+/// # Errors
+/// Why the store cannot be opened or read.
+pub fn recover(disk: &Disk, now: Instant, luck: Luck, store: Options) -> Result<Found, String> {
+    caught(luck, || {
+        let (log, snapshots) = SimFs::after_power_failure(disk, now, luck);
+        let mut opened =
+            storage_fs::open(log, snapshots, store).map_err(|error| error.to_string())?;
+        reads_back(&opened.recovered, &mut opened.reader)?;
+        let mended = !opened.notes.is_empty();
+        Ok(Found { luck, recovered: opened.recovered, mended })
+    })
+}
+
+/// Replays what was found. `config` is that of an ensemble of one, so that the whole log is
+/// committed; `look` queries the server after the replay. The result depends on nothing else.
+///
+/// # Errors
+/// Why the replay fails.
+pub fn replayed<T>(
+    found: Found,
+    config: &Config,
+    look: fn(Server) -> T,
+) -> Result<DiskAudit<T>, String> {
+    let Found { luck, recovered, mended } = found;
+    caught(luck, || replay(config, (recovered, mended), look))
+}
+
+/// Recovers a copy of `disk` as a power failure at `now` would leave it, and replays it.
 ///
 /// # Errors
 /// Why recovery fails.
@@ -43,15 +79,12 @@ pub fn examine<T>(
     store: Options,
     look: fn(Server) -> T,
 ) -> Result<DiskAudit<T>, String> {
-    let recover = || -> Result<DiskAudit<T>, String> {
-        let (log, snapshots) = SimFs::after_power_failure(disk, now, luck);
-        let mut opened =
-            storage_fs::open(log, snapshots, store).map_err(|error| error.to_string())?;
-        reads_back(&opened.recovered, &mut opened.reader)?;
-        let mended = !opened.notes.is_empty();
-        replay(config, (opened.recovered, mended), look)
-    };
-    match guard::catch(recover) {
+    recover(disk, now, luck, store).and_then(|found| replayed(found, config, look))
+}
+
+/// Names the luck in an error, and turns a panic into one.
+fn caught<T>(luck: Luck, run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    match guard::catch(run) {
         Ok(result) => result.map_err(|why| format!("{luck:?} power failure: {why}")),
         Err(panic) => Err(format!("{luck:?} power failure: panic: {panic}")),
     }
