@@ -12,14 +12,16 @@ pub(super) fn sha1(bytes: &[u8]) -> [u8; 20] {
     }
     padded.extend((bytes.len() as u64 * 8).to_be_bytes());
     for block in padded.chunks_exact(64) {
-        let words = block.chunks_exact(4).map(|w| u32::from_be_bytes([w[0], w[1], w[2], w[3]]));
-        let mut schedule: Vec<u32> = words.collect();
+        let mut schedule = [0; 80];
+        for (word, w) in schedule.iter_mut().zip(block.chunks_exact(4)) {
+            *word = u32::from_be_bytes([w[0], w[1], w[2], w[3]]);
+        }
         for index in 16..80 {
             let mixed = schedule[index - 3]
                 ^ schedule[index - 8]
                 ^ schedule[index - 14]
                 ^ schedule[index - 16];
-            schedule.push(mixed.rotate_left(1));
+            schedule[index] = mixed.rotate_left(1);
         }
         let [mut a, mut b, mut c, mut d, mut e] = state;
         for (round, word) in schedule.iter().enumerate() {
