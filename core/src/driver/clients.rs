@@ -266,6 +266,10 @@ impl Clients {
         std::mem::take(&mut self.common.notes)
     }
 
+    pub(super) fn has_notes(&self) -> bool {
+        !self.common.notes.is_empty()
+    }
+
     /// The counters of clients.
     pub fn metrics(&self) -> &Metrics {
         &self.common.metrics

@@ -261,6 +261,11 @@ impl Driver {
 
 /// Notes: a checker takes them one by one; a host has them reported.
 impl Driver {
+    /// Are there notes to take?
+    pub fn has_notes(&self) -> bool {
+        self.clients.has_notes() || self.peers.has_notes()
+    }
+
     /// Makes reports of the notes about clients and other servers.
     pub fn report_notes(&mut self) {
         for note in self.clients.take_notes() {

@@ -252,6 +252,10 @@ impl Peers {
         std::mem::take(&mut self.notes)
     }
 
+    pub(super) fn has_notes(&self) -> bool {
+        !self.notes.is_empty()
+    }
+
     /// All connections, for dumps.
     pub fn lines(&self) -> Vec<PeerLine> {
         let line = |(link, conn): (&LinkId, &PeerConn)| PeerLine {

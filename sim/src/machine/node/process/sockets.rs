@@ -174,6 +174,9 @@ impl Process {
 
     /// Passes the notes of the driver to trace, counters and checks.
     pub(super) fn take_notes(&mut self, now: Now, shared: &mut Shared) {
+        if !self.driver.has_notes() {
+            return;
+        }
         for note in self.driver.peers.take_notes() {
             let (number, what) = match &note {
                 PeerNote::Rejected { why, .. } => (0, format!("lets nobody in: {why}")),
@@ -324,9 +327,9 @@ impl Process {
             let Some(used) = self.driver.clients.takes_up(*conn) else { continue };
             let ClientUse { unanswered, output_bytes, event_bytes } = used;
             all += u64::from(unanswered);
-            let is_late = now.mono.since(state.accepted) > sessionless_timeout
+            let is_late = !self.known.clients.contains(conn)
+                && now.mono.since(state.accepted) > sessionless_timeout
                 && self.driver.clients.interest(*conn) == Interest::Read
-                && !self.known.clients.contains(conn)
                 && self.driver.clients.waiting_since(*conn).is_none();
             let keeps = unanswered <= self.requests_max
                 && (output_bytes <= output_max || self.operators.has_asked(*conn))
