@@ -94,13 +94,15 @@ impl SegmentHeader {
         self.version >= MARKED
     }
 
-    /// The seed of the checksum of a batch header at `offset`.
-    fn seed(&self, offset: u64) -> u32 {
-        let mut place = [0; 24];
-        place[..8].copy_from_slice(&self.store_id.to_le_bytes());
-        place[8..16].copy_from_slice(&self.first.0.to_le_bytes());
-        place[16..].copy_from_slice(&offset.to_le_bytes());
-        crc32c::crc32c(&place)
+    /// The checksum of a batch header at `offset`: of that place, then of the bytes of the header
+    /// behind the checksum.
+    fn checksum(&self, offset: u64, header: &[u8; BATCH_HEADER]) -> u32 {
+        let mut covered = [0; 24 + BATCH_HEADER - 8];
+        covered[..8].copy_from_slice(&self.store_id.to_le_bytes());
+        covered[8..16].copy_from_slice(&self.first.0.to_le_bytes());
+        covered[16..24].copy_from_slice(&offset.to_le_bytes());
+        covered[24..].copy_from_slice(&header[8..]);
+        crc32c::crc32c(&covered)
     }
 
     /// Decodes the batch header in the first 48 of these bytes, which were read at `offset`; `None`
@@ -108,7 +110,7 @@ impl SegmentHeader {
     pub(crate) fn batch(&self, offset: u64, bytes: &[u8]) -> Option<BatchHeader> {
         let header: &[u8; BATCH_HEADER] = bytes.first_chunk()?;
         if block::u32_at(header, 0) != BATCH_MAGIC
-            || block::u32_at(header, 4) != crc32c::crc32c_append(self.seed(offset), &header[8..])
+            || block::u32_at(header, 4) != self.checksum(offset, header)
         {
             return None;
         }
@@ -170,7 +172,8 @@ impl BatchBuffer {
     /// Completes header and end mark, and returns the bytes of the batch at `offset` of this
     /// segment. Everything before offset `durable` is durable.
     pub(crate) fn seal(&mut self, segment: &SegmentHeader, offset: u64, durable: u64) -> &[u8] {
-        let (header, payload) = self.bytes.split_at_mut(BATCH_HEADER);
+        let (header, payload) =
+            self.bytes.split_first_chunk_mut::<BATCH_HEADER>().expect("a batch has a header");
         let length = u32::try_from(payload.len()).expect("batches are split far below 4 GiB");
         header[..4].copy_from_slice(&BATCH_MAGIC.to_le_bytes());
         header[8..12].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
@@ -179,7 +182,7 @@ impl BatchBuffer {
         header[24..32].copy_from_slice(&self.first.0.to_le_bytes());
         header[32..40].copy_from_slice(&self.last.0.to_le_bytes());
         header[40..48].copy_from_slice(&durable.to_le_bytes());
-        let crc = crc32c::crc32c_append(segment.seed(offset), &header[8..]);
+        let crc = segment.checksum(offset, header);
         header[4..8].copy_from_slice(&crc.to_le_bytes());
         let size = batch_size(segment.version, self.bytes.len() as u64);
         self.bytes.resize(usize::try_from(size).expect("it is in memory"), 0);
