@@ -12,6 +12,9 @@ use crate::auth::AuthOptions;
 use crate::ids::{ServerId, WallMs};
 use crate::membership::{EnsembleConfig, Members, Voters};
 
+/// The lower bound of [`Config::read_only_grace`], as in ZooKeeper.
+const READ_ONLY_GRACE_MIN: Duration = Duration::from_secs(2);
+
 /// Settings of one server, checked by [`Config::new`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Config {
@@ -30,6 +33,9 @@ pub struct Config {
     pub auth: AuthOptions,
     /// Local sessions: those that only one server knows.
     pub sessions: SessionOptions,
+    /// Whether the server serves read-only clients while an election takes long
+    /// (`readonlymode.enabled`). Default: no.
+    pub read_only_mode: bool,
     /// Contents of `/zookeeper/config` (DATA-27). Default: the node is empty.
     pub membership: Option<Membership>,
     /// Reconfiguration, if it is enabled (`reconfigEnabled`, RECONF-01). Default: no.
@@ -243,6 +249,7 @@ impl Config {
             tree: TreeOptions::default(),
             auth: AuthOptions::default(),
             sessions: SessionOptions::default(),
+            read_only_mode: false,
             membership: None,
             reconfig: None,
             map_salt: 0,
@@ -335,6 +342,13 @@ impl Config {
     /// answer that caused it.
     pub fn silence_limit(&self) -> Duration {
         self.sync_limit + self.tick / 2
+    }
+
+    /// How long a server looks for a leader before it serves read-only clients (RO-01); `None` if
+    /// it never does. A server without others elects itself at once.
+    pub(crate) fn read_only_grace(&self) -> Option<Duration> {
+        let serves = self.read_only_mode && !self.members.alone();
+        serves.then_some(self.tick.max(READ_ONLY_GRACE_MIN))
     }
 
     /// The id of this server.

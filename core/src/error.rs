@@ -90,6 +90,8 @@ numbered! {
         ReconfigInProgress = -14,
         /// No quorum of the new configuration is connected and up to date.
         NewConfigNoQuorum = -13,
+        /// The server is read-only, and the request needs a leader (ERR-25).
+        NotReadOnly = -119,
     }
 }
 
@@ -189,7 +191,7 @@ mod tests {
             assert_eq!(code.wire(), value);
             count += 1;
         }
-        assert_eq!(count, 21);
+        assert_eq!(count, 22);
         assert_eq!(ErrorCode::from_wire(0), None);
     }
 }

@@ -244,7 +244,8 @@ impl fmt::Display for ClientCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ClientCommand::Connected(c) => {
-                write!(f, "connected session={} timeout={}ms", c.session, c.timeout_ms)
+                write!(f, "connected session={} timeout={}ms", c.session, c.timeout_ms)?;
+                if c.read_only == Some(true) { f.write_str(" read-only") } else { Ok(()) }
             }
             ClientCommand::Reply(r) => match &r.result {
                 Ok(ReplyBody::Multi(parts)) => {

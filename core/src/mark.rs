@@ -313,6 +313,18 @@ marks! {
     VotersRenewed,
     /// a learner gets a snapshot, because it is smaller than the log that the learner lacks
     SyncSnapSmaller,
+    /// a server that finds no leader begins to serve read-only clients
+    ReadOnlyBegun,
+    /// an election ends, and with it the connections of read-only clients
+    ReadOnlyEnded,
+    /// a client that accepts no read-only server, or resumes a global session, finds one
+    ReadOnlyRefused,
+    /// a read-only server is asked for a session, and may not create one
+    ReadOnlyNoSession,
+    /// a read-only server serves a client
+    ReadOnlyServed,
+    /// a read-only server refuses a request that needs a leader
+    ReadOnlyRequestRefused,
 }
 
 /// A set of [`Mark`]s.

@@ -212,6 +212,9 @@ impl Server {
         {
             self.expire_local_sessions(deadline, cx);
         }
+        if self.timers.due(Timer::ReadOnly, now) {
+            self.begin_read_only(cx);
+        }
         if self.front.await_leader_deadline().is_some_and(|deadline| deadline <= now) {
             let serves = self.serves();
             self.front.close_waiting(serves, &mut self.replica, cx);
@@ -330,6 +333,7 @@ impl Server {
     fn lead(&mut self, cx: &mut Cx<'_>) {
         let alone = cx.voters.alone();
         cx.mark(if alone { Mark::ElectionAlone } else { Mark::ElectionWon });
+        self.front.end_read_only(&mut self.replica, cx);
         let askers = self.take_askers();
         self.role = Role::Leading(Leader::begin(self.seed, &mut self.replica, cx));
         self.answer_askers(askers, cx);
@@ -342,6 +346,7 @@ impl Server {
         for link in mem::take(&mut self.inbound).into_keys() {
             cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Follows));
         }
+        self.front.end_read_only(&mut self.replica, cx);
         let elected_epoch = self.elected.map(|vote| vote.epoch).unwrap_or_default();
         let askers = self.take_askers();
         self.role = Role::Following(Follower::begin(leader, elected_epoch, cx));
@@ -372,6 +377,7 @@ impl Server {
         }
         let election = Election::new(cx.config.id(), self.round, lost).among(cx.voters);
         self.role = Role::Looking(election);
+        self.front.end_read_only(&mut self.replica, cx);
         self.front.on_leader_lost(cx);
         self.continue_election(cx);
     }
@@ -391,6 +397,8 @@ impl Server {
         let paused = self.front.is_paused();
         let now = cx.now.mono;
         Timer::OF_ROLES.iter().for_each(|timer| self.timers.set(*timer, None));
+        let read_only_from = self.read_only_from(now);
+        self.timers.set(Timer::ReadOnly, read_only_from);
         match &mut self.role {
             Role::Looking(looking) if !looking.has_voted() && !self.replica.log().is_writing() => {
                 self.timers.set(Timer::Election, Some(now));
@@ -418,7 +426,7 @@ impl Server {
                 self.timers.set(Timer::SessionExpiry, expiry);
             }
         }
-        let local = self.front.next_expiry().filter(|_| !paused && self.serves());
+        let local = self.front.next_expiry().filter(|_| !paused && self.serves_any());
         self.timers.set(Timer::LocalSessionExpiry, local);
         self.timers.set(Timer::AwaitLeader, self.front.await_leader_deadline());
         self.timers.set(Timer::Work, self.has_work().then_some(now));

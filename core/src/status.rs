@@ -15,6 +15,8 @@ use crate::membership::HistoryStatus;
 pub enum Mode {
     /// The server knows no leader and serves no clients.
     Looking,
+    /// The server knows no leader and serves read-only clients.
+    ReadOnly,
     /// The server leads an ensemble of one.
     Standalone,
     /// The server leads an ensemble.
@@ -42,7 +44,8 @@ pub struct Status {
     pub learners: usize,
     /// On a leader: sync requests that wait for a quorum.
     pub pending_syncs: usize,
-    /// Whether the server serves clients.
+    /// Whether the server serves clients. In [`Mode::ReadOnly`] it serves only some, and this is
+    /// `false`.
     pub serving: bool,
     /// Highest epoch promised to a leader (acceptedEpoch), durable or being written.
     pub accepted_epoch: Epoch,

@@ -10,6 +10,8 @@ use crate::ids::Instant;
 pub enum Timer {
     /// Election: start the first round, resend notifications, or end the final wait.
     Election,
+    /// The election has taken so long that the server begins to serve read-only clients.
+    ReadOnly,
     /// A follower's leader has been silent for too long.
     LeaderSilence,
     /// A learner has been silent for too long.
@@ -31,8 +33,9 @@ pub enum Timer {
 }
 
 impl Timer {
-    const ALL: [Timer; 10] = [
+    const ALL: [Timer; 11] = [
         Timer::Election,
+        Timer::ReadOnly,
         Timer::LeaderSilence,
         Timer::LearnerSilence,
         Timer::Establishment,
@@ -45,8 +48,9 @@ impl Timer {
     ];
 
     /// The timers that the server's role sets anew after each step.
-    pub(crate) const OF_ROLES: [Timer; 7] = [
+    pub(crate) const OF_ROLES: [Timer; 8] = [
         Timer::Election,
+        Timer::ReadOnly,
         Timer::LeaderSilence,
         Timer::LearnerSilence,
         Timer::Establishment,

@@ -308,6 +308,7 @@ fn role_text(status: &Status) -> String {
     let leader = status.leader.map_or_else(String::new, |id| format!("server {id}"));
     let does = match (status.mode, status.serving) {
         (Mode::Looking, _) => "looks for a leader".to_owned(),
+        (Mode::ReadOnly, _) => "looks for a leader, and serves read-only clients".to_owned(),
         (Mode::Follower, false) => format!("joins {leader}"),
         (Mode::Follower, true) => format!("follows {leader}"),
         (Mode::Observer, false) => format!("joins {leader} as observer"),

@@ -74,6 +74,9 @@ pub(crate) struct Election {
     /// The end of the `final_wait` for a better vote; `None` while no quorum shares the proposal.
     final_deadline: Option<Instant>,
     repeat: Repeat,
+    /// When this server begins to serve read-only clients, unless the election is over; `None`
+    /// until [`Election::read_only_from`] gets the time.
+    read_only_from: Option<Instant>,
     /// Branches taken since the last `take_marks`.
     marks: Marks,
 }
@@ -134,6 +137,7 @@ impl Election {
             complete_received: false,
             final_deadline: None,
             repeat: Repeat::default(),
+            read_only_from: None,
             marks: Marks::default(),
         }
     }
@@ -176,6 +180,11 @@ impl Election {
     /// Branches taken since the last call.
     pub(crate) fn take_marks(&mut self) -> Marks {
         std::mem::take(&mut self.marks)
+    }
+
+    /// When this server begins to serve read-only clients (RO-01): `grace` after the first call.
+    pub(crate) fn read_only_from(&mut self, now: Instant, grace: Duration) -> Instant {
+        *self.read_only_from.get_or_insert(now.after(grace))
     }
 
     /// Has this server voted? It sends no notification before.

@@ -35,6 +35,11 @@ impl Front {
             return FrontEffect::None;
         };
         let request = request.clone();
+        if self.read_only && !self.may_serve_read_only(&request) {
+            cx.mark(Mark::ReadOnlyRefused);
+            self.close(conn, replica, cx);
+            return FrontEffect::None;
+        }
         if request.last_zxid_seen > replica.log().applied() {
             // HS-05: another server has transactions that this client has seen and this server
             // lacks.
@@ -44,6 +49,10 @@ impl Front {
         }
         if request.session != SessionId(0) {
             return self.claim_session(conn, request, replica, cx);
+        }
+        if self.read_only && !cx.config.sessions.local {
+            self.refuse_to_create(conn, replica, cx);
+            return FrontEffect::None;
         }
         if !cx.config.sessions.local {
             return FrontEffect::CreateSession(conn, request);
@@ -142,7 +151,8 @@ impl Front {
         cx: &mut Cx<'_>,
     ) {
         cx.mark(Mark::SessionRefused);
-        let refused = ConnectResponse::refused(read_only);
+        let read_only = read_only.map(|_| self.read_only);
+        let refused = ConnectResponse { read_only, ..ConnectResponse::refused(read_only) };
         cx.send(conn, ClientCommand::Connected(refused));
         self.close(conn, replica, cx);
     }
@@ -157,11 +167,14 @@ impl Front {
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> FrontEffect {
+        if self.read_only {
+            cx.mark(Mark::ReadOnlyServed);
+        }
         let response = ConnectResponse {
             timeout_ms: i32::try_from(timeout_ms).unwrap_or(i32::MAX),
             session,
             password: replica.password(session),
-            read_only: read_only.map(|_| false),
+            read_only: read_only.map(|_| self.read_only),
         };
         cx.send(conn, ClientCommand::Connected(response));
         self.attach(conn, session, replica, cx);

@@ -14,6 +14,7 @@
 //! * `read`: answers from the local tree.
 //! * `reply`: builds the reply to a request from its applied transaction.
 //! * `local`: the sessions that only this server knows.
+//! * `read_only`: service while no leader is found.
 //!
 //! Owns connections, the sessions that are connected here, and the order of requests and replies.
 //! Must not know the role of the server: whatever the leader has to decide, methods return as a
@@ -23,6 +24,7 @@ mod handshake;
 mod local;
 mod queue;
 mod read;
+mod read_only;
 mod reply;
 mod requests;
 
@@ -53,6 +55,8 @@ pub(crate) struct Front {
     local: LocalSessions,
     /// Connections with reads to answer, in the order in which they are served.
     ready: VecDeque<ConnId>,
+    /// Does the server serve read-only clients, and no others, because it finds no leader?
+    read_only: bool,
     /// The time at which connections have waited too long for a leader, while they wait.
     await_leader_until: Option<Instant>,
     /// The time at which the server stopped reading clients, while it does not read them.
@@ -134,6 +138,7 @@ impl Front {
             by_session: BTreeMap::new(),
             local: LocalSessions::new(config.tick()),
             ready: VecDeque::new(),
+            read_only: false,
             await_leader_until: None,
             paused_since: None,
         }

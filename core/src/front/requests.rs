@@ -505,7 +505,7 @@ fn send_missed_events(
     }
 }
 
-fn reply_to(
+pub(super) fn reply_to(
     conn: ConnId,
     xid: i32,
     result: Result<ReplyBody, ErrorCode>,

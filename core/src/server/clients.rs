@@ -21,7 +21,7 @@ impl Server {
         match event {
             ClientEvent::Opened(request, ids) => {
                 self.front.accept(conn, request, cx.schemes.opened(ids));
-                if self.serves() {
+                if self.serves_any() {
                     let effect = self.front.connect(conn, &mut self.replica, cx);
                     self.apply_front_effect(effect, cx);
                 } else {
@@ -40,7 +40,7 @@ impl Server {
     fn on_heartbeat(&mut self, conn: ConnId, cx: &mut Cx<'_>) {
         if let Some((session, timeout_ms)) = self.front.session_of(conn)
             && !self.front.is_ending_local(conn)
-            && self.serves()
+            && self.serves_any()
         {
             // A session that is closing or gone stays so.
             let _live = self.touch(session, timeout_ms, cx);
@@ -60,7 +60,7 @@ impl Server {
             // An earlier request has closed the connection.
             return;
         };
-        if !self.serves() {
+        if !self.serves_any() {
             self.front.await_leader(cx);
             return self.front.hold(conn, pending);
         }
@@ -71,11 +71,38 @@ impl Server {
             cx.mark(Mark::RequestOnClosingSession);
             return self.front.hold(conn, pending);
         }
+        if self.front.is_read_only() && pending.frame.request.needs_leader() {
+            return self.front.refuse_request(conn, &pending, &self.replica, cx);
+        }
         if self.front.is_proposed(session, &pending.frame.request) && !self.ensure_room(cx) {
             return self.front.hold(conn, pending);
         }
         let effect = self.front.dispatch(conn, session, pending, &mut self.replica, cx);
         self.apply_front_effect(effect, cx);
+    }
+
+    /// Are clients served, be they only read-only ones?
+    pub(super) fn serves_any(&self) -> bool {
+        self.serves() || self.front.is_read_only()
+    }
+
+    /// When this server begins to serve read-only clients, unless it finds a leader before (RO-01).
+    /// A server that has logged nothing, or has lost what it had, has no state to show.
+    pub(super) fn read_only_from(&mut self, now: Instant) -> Option<Instant> {
+        let grace = self.config.read_only_grace()?;
+        let Role::Looking(looking) = &mut self.role else { return None };
+        let from = looking.read_only_from(now, grace);
+        let has_state = self.replica.ensemble_id() != 0 && !self.replica.state().damaged;
+        (has_state && !self.front.is_read_only()).then_some(from)
+    }
+
+    /// The election takes long: serves the clients that accept a read-only server.
+    pub(super) fn begin_read_only(&mut self, cx: &mut Cx<'_>) {
+        self.front.begin_read_only(&mut self.replica, cx);
+        for conn in self.front.conns() {
+            let effect = self.front.connect(conn, &mut self.replica, cx);
+            self.apply_front_effect(effect, cx);
+        }
     }
 
     /// Does for a connection what only the role can do.
@@ -234,7 +261,7 @@ impl Server {
 
     /// The same for sessions that only this server knows.
     pub(super) fn expire_local_sessions(&mut self, deadline: Instant, cx: &mut Cx<'_>) {
-        if self.pressure() != Pressure::PauseClients && self.serves() {
+        if self.pressure() != Pressure::PauseClients && self.serves_any() {
             self.front.expire_local_sessions(deadline, &mut self.replica, cx);
         }
     }

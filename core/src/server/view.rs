@@ -74,6 +74,7 @@ impl Server {
         let counts = self.replica.tree().counts();
         let own = self.config.id();
         let mode = match &self.role {
+            Role::Looking(_) if self.front.is_read_only() => Mode::ReadOnly,
             Role::Looking(_) => Mode::Looking,
             Role::Following(_) if self.members.is_observer(own) => Mode::Observer,
             Role::Following(_) => Mode::Follower,

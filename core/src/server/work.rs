@@ -29,8 +29,9 @@ pub(super) struct Work {
 impl Server {
     /// Is there work that can continue without another input?
     pub(super) fn has_work(&self) -> bool {
-        let serving = self.front.has_ready() || self.next_to_apply().is_some();
-        self.replica.is_loading() || (self.serves() && serving)
+        let applies = self.serves() && self.next_to_apply().is_some();
+        let answers = self.serves_any() && self.front.has_ready();
+        self.replica.is_loading() || applies || answers
     }
 
     fn next_to_apply(&self) -> Option<(Zxid, Option<Origin>)> {

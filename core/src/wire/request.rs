@@ -95,6 +95,13 @@ impl OpCode {
             | OpCode::Sasl => false,
         }
     }
+
+    /// Does a read-only server refuse the operation (RO-03)? closeSession ends a session that only
+    /// this server knows, so it needs no leader.
+    pub fn needs_leader(self) -> bool {
+        let is_write = self.is_write() && self != OpCode::CloseSession;
+        is_write || matches!(self, OpCode::Sync | OpCode::Check)
+    }
 }
 
 /// Watches of an earlier connection, to be set again (OP-101, and OP-105 where there are persistent
@@ -387,6 +394,12 @@ impl Request {
             return false;
         }
         OpCode::from_wire(self.op()).is_some_and(OpCode::is_write)
+    }
+
+    /// Does a read-only server refuse the request (RO-03)? As in ZooKeeper, the operation decides,
+    /// even if its record cannot be decoded.
+    pub fn needs_leader(&self) -> bool {
+        OpCode::from_wire(self.op()).is_some_and(OpCode::needs_leader)
     }
 
     /// Is it a write that a client's frame can contain? A request forwarded by another server may

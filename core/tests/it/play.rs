@@ -240,6 +240,8 @@ impl Clients {
                 request.timeout_ms = ms.parse().unwrap();
             } else if option.starts_with("as=") {
                 // See `identities`.
+            } else if *option == "read-only" {
+                request.read_only = Some(true);
             } else if *option == "bad-password" {
                 request.password = Bytes::from_static(&[7; 16]);
             } else {

@@ -1,4 +1,5 @@
-//! Keys for authentication, node types and local sessions (CONF-12, 35, 36, 47, 54, 55).
+//! Keys for authentication, node types and local sessions, and read-only mode (CONF-12, 35,
+//! 36, 47, 53, 54, 55).
 //!
 //! Owns these keys. Must not define defaults, except those of a few switches: the core does.
 
@@ -138,4 +139,25 @@ pub(super) fn sessions(
         return Ok(SessionOptions::default());
     }
     Ok(SessionOptions { local, upgrade })
+}
+
+/// Reads whether the server serves read-only clients while it finds no leader (CONF-53).
+pub(super) fn read_only_mode(
+    keys: &mut Properties,
+    in_ensemble: bool,
+    sessions: SessionOptions,
+) -> Result<bool, BadSetting> {
+    const KEY: &str = "readonlymode.enabled";
+    let entry = keys.entry(KEY).cloned();
+    let is_on = keys.switch(KEY, TRUE_FALSE)?.unwrap_or(false);
+    if let Some(entry) = entry.filter(|_| is_on) {
+        if !in_ensemble {
+            keys.warn(&entry, "has no effect on a server on its own");
+        } else if !sessions.local {
+            let what = "serves nobody: sessions of a read-only server are local; add \
+                        localSessionsEnabled=true";
+            keys.warn(&entry, what);
+        }
+    }
+    Ok(is_on)
 }

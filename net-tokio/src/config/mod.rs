@@ -199,6 +199,7 @@ pub fn parse(
         let initial = ensemble.initial(version)?;
         core.reconfig = Some(ReconfigOptions { initial, single_voter: !standalone });
     }
+    core.read_only_mode = access::read_only_mode(&mut keys, ensemble.is_some(), core.sessions)?;
     let voters = core.voters().ids().count();
     // An empty path would put the log into the current directory.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;
@@ -221,6 +222,7 @@ pub fn parse(
     let segment_kib = preallocate.unwrap_or(65_536).min(rolled.unwrap_or(i64::MAX));
     let hint = "milliseconds, such as 1000";
     let slow_write = keys.number("fsync.warningthresholdms", 0..=i64::from(i32::MAX), hint)?;
+    let whitelist = whitelist(&mut keys, core.read_only_mode);
     let settings = Settings {
         core,
         ensemble,
@@ -234,7 +236,7 @@ pub fn parse(
         limits,
         keep_alive: keys.switch("clientTcpKeepAlive", TRUE_FALSE)?.unwrap_or(false),
         backlog: backlog(&mut keys)?,
-        whitelist: whitelist(&mut keys),
+        whitelist,
     };
     ignore_the_rest(&mut keys);
     Ok((settings, keys.warnings))
@@ -380,14 +382,18 @@ fn backlog(keys: &mut Properties) -> Result<Option<u32>, BadSetting> {
     Ok(number.filter(|number| *number > 0).map(fit))
 }
 
-/// `srvr` is always answered: ZooKeeper's own scripts need it (FLW-11).
-fn whitelist(keys: &mut Properties) -> Whitelist {
+/// `srvr` is always answered: ZooKeeper's own scripts need it (FLW-11). Clients that are connected
+/// to a read-only server need `isro`.
+fn whitelist(keys: &mut Properties, read_only_mode: bool) -> Whitelist {
     let (_, mut names) = keys.list("4lw.commands.whitelist").unzip();
     let mut names = names.take().unwrap_or_default();
     if names.iter().any(|name| name == "*") {
         return Whitelist::All;
     }
     names.push("srvr".to_owned());
+    if read_only_mode {
+        names.push("isro".to_owned());
+    }
     Whitelist::These(names)
 }
 

@@ -442,6 +442,37 @@ fn whitelist_of_four_letter_commands() {
     check("4lw.commands.whitelist=srvr,*", show, "All");
 }
 
+/// CONF-53, FLW-17: clients of a read-only server need `isro`.
+#[test]
+fn read_only_mode_settings() {
+    let show = |s: &Settings| format!("{} {:?}", s.core.read_only_mode, s.whitelist);
+    let allowed = "These([\"srvr\", \"isro\"])";
+    for (lines, expected) in [
+        ("readonlymode.enabled=false", "[] false These([\"srvr\"])".to_owned()),
+        (
+            "localSessionsEnabled=true\nzookeeper.readonlymode.enabled=true",
+            format!("[] true {allowed}"),
+        ),
+        (
+            "readonlymode.enabled=true",
+            format!(
+                "[\"zoo.cfg:6: readonlymode.enabled=true: serves nobody: sessions of a read-only \
+                 server are local; add localSessionsEnabled=true\"] true {allowed}"
+            ),
+        ),
+    ] {
+        check_ensemble(lines, show, &expected);
+    }
+    check(
+        "readonlymode.enabled=true",
+        show,
+        &format!(
+            "zoo.cfg:3: readonlymode.enabled=true: has no effect on a server on its own\n\
+             true {allowed}"
+        ),
+    );
+}
+
 /// CONF-27.
 #[test]
 fn srvr_is_always_allowed_and_empty_names_are_skipped() {

@@ -309,7 +309,13 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::SessionsSpared
         | Mark::SessionsStalled
         | Mark::SessionMoveDead
-        | Mark::SessionMoveClosing => RARE,
+        | Mark::SessionMoveClosing
+        | Mark::ReadOnlyBegun
+        | Mark::ReadOnlyEnded
+        | Mark::ReadOnlyRefused
+        | Mark::ReadOnlyNoSession
+        | Mark::ReadOnlyServed
+        | Mark::ReadOnlyRequestRefused => RARE,
         Mark::ElectionAlone
         | Mark::HistoryReplayed
         | Mark::ConnHeld

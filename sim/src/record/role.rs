@@ -29,7 +29,7 @@ impl Role {
     /// The role according to a server's status.
     pub fn of(status: &Status) -> Role {
         match (status.mode, status.serving) {
-            (Mode::Looking, _) => Role::Looking,
+            (Mode::Looking | Mode::ReadOnly, _) => Role::Looking,
             (Mode::Standalone | Mode::Leader, true) => Role::Leads,
             (Mode::Standalone | Mode::Leader, false) => Role::Begins,
             (Mode::Follower | Mode::Observer, true) => Role::Follows,

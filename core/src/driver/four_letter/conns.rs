@@ -94,7 +94,7 @@ pub fn dump_sessions(dump: &Dump) -> String {
             text += if dump.local_sessions.is_some() { "Global " } else { "" };
             text += &session_sets(&dump.sessions, dump.now);
         }
-        Mode::Follower | Mode::Observer | Mode::Looking => {
+        Mode::Follower | Mode::Observer | Mode::Looking | Mode::ReadOnly => {
             put(&mut text, format_args!("Global Sessions({}):\n", dump.sessions.len()));
             for session in &dump.sessions {
                 put(&mut text, format_args!("{}\t{}ms\n", session.id, session.timeout_ms));

@@ -235,7 +235,9 @@ impl FourLetter {
             };
         }
         let status = server.status();
-        match (pending.command, status.serving) {
+        let read_only = status.mode == Mode::ReadOnly;
+        match (pending.command, status.serving || read_only) {
+            (FourLetterCommand::Isro, true) if read_only => Step::Answer("ro".to_owned()),
             (FourLetterCommand::Isro, true) => Step::Answer("rw".to_owned()),
             (FourLetterCommand::Isro, false) => Step::Answer("null".to_owned()),
             (FourLetterCommand::Hash, false) => Step::Answer(NOT_SERVING.trim_end().to_owned()),
@@ -244,7 +246,7 @@ impl FourLetter {
         }
     }
 
-    /// The commands that are answered only while the server serves clients.
+    /// The commands that are answered only while the server serves clients, be they read-only.
     fn step_serving(
         &self,
         pending: &mut Pending,

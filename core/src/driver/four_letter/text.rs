@@ -53,6 +53,7 @@ pub fn refused(command: FourLetterCommand) -> String {
 fn mode(status: &Status) -> &'static str {
     match status.mode {
         Mode::Looking => "looking",
+        Mode::ReadOnly => "read-only",
         Mode::Standalone => "standalone",
         Mode::Leader => "leader",
         Mode::Follower => "follower",
@@ -65,7 +66,9 @@ fn mode(status: &Status) -> &'static str {
 fn last_zxid(status: &Status) -> Zxid {
     match status.mode {
         Mode::Leader => status.applied.max(Zxid::start_of(status.current_epoch)),
-        Mode::Looking | Mode::Standalone | Mode::Follower | Mode::Observer => status.applied,
+        Mode::Looking | Mode::ReadOnly | Mode::Standalone | Mode::Follower | Mode::Observer => {
+            status.applied
+        }
     }
 }
 
@@ -74,7 +77,9 @@ fn summary(figures: &Figures<'_>) -> String {
     let latency = &metrics.latency;
     let proposals = match status.mode {
         Mode::Leader => format!("Proposal sizes last/min/max: {}\n", metrics.proposals),
-        Mode::Looking | Mode::Standalone | Mode::Follower | Mode::Observer => String::new(),
+        Mode::Looking | Mode::ReadOnly | Mode::Standalone | Mode::Follower | Mode::Observer => {
+            String::new()
+        }
     };
     format!(
         "Latency min/avg/max: {}/{:?}/{}\n\
@@ -101,17 +106,22 @@ fn summary(figures: &Figures<'_>) -> String {
 
 /// The answer to `srvr` (FLW-11). A leader also prints the sizes of its proposals.
 pub fn srvr(figures: &Figures<'_>) -> String {
-    format!("Zookeeper version: {}\n{}", figures.options.version_text(), summary(figures))
+    head(figures) + &summary(figures)
+}
+
+/// The version, and whether the server is read-only (RO-05).
+fn head(figures: &Figures<'_>) -> String {
+    let only = match figures.status.mode {
+        Mode::ReadOnly => "READ-ONLY mode; serving only read-only clients\n",
+        Mode::Looking | Mode::Standalone | Mode::Leader | Mode::Follower | Mode::Observer => "",
+    };
+    format!("Zookeeper version: {}\n{only}", figures.options.version_text())
 }
 
 /// The answer to `stat` (FLW-12).
 pub fn stat(figures: &Figures<'_>) -> String {
     let clients = conns::brief(&figures.clients);
-    format!(
-        "Zookeeper version: {}\nClients:\n{clients}\n{}",
-        figures.options.version_text(),
-        summary(figures)
-    )
+    format!("{}Clients:\n{clients}\n{}", head(figures), summary(figures))
 }
 
 /// The answer to `cons` (FLW-02).
@@ -235,7 +245,7 @@ pub fn mntr(figures: &Figures<'_>) -> String {
         Mode::Leader => line("peer_state", &"leading - broadcast"),
         Mode::Follower => line("peer_state", &"following - broadcast"),
         Mode::Observer => line("peer_state", &"observing - broadcast"),
-        Mode::Looking | Mode::Standalone => {}
+        Mode::Looking | Mode::ReadOnly | Mode::Standalone => {}
     }
     line("ephemerals_count", &status.ephemerals);
     line("num_alive_connections", &clients.len());

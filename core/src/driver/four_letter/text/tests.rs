@@ -117,7 +117,7 @@ fn clients() -> Vec<ClientLine> {
 }
 
 fn status(mode: Mode) -> Status {
-    let serving = mode != Mode::Looking;
+    let serving = !matches!(mode, Mode::Looking | Mode::ReadOnly);
     Status {
         id: ServerId(1),
         mode,
@@ -206,6 +206,20 @@ fn ensemble_server_prints_its_membership_and_role() {
     }
 }
 
+/// RO-05, FLW-11, FLW-12, FLW-16.
+#[test]
+fn read_only_server_says_so_behind_its_version() {
+    let line = "DATE\nREAD-ONLY mode; serving only read-only clients\n";
+    let srvr = check_in_ensemble(srvr, Mode::ReadOnly);
+    assert!(srvr.contains(&format!("{line}Latency min/avg/max: ")), "{srvr}");
+    assert!(srvr.contains("\nMode: read-only\n"), "{srvr}");
+    let stat = check_in_ensemble(stat, Mode::ReadOnly);
+    assert!(stat.contains(&format!("{line}Clients:\n")), "{stat}");
+    let mntr = check_in_ensemble(mntr, Mode::ReadOnly);
+    let next = "\nzk_server_state\tread-only\nzk_ephemerals_count\t";
+    assert!(mntr.contains(next), "no peer state: {mntr}");
+}
+
 /// FLW-06, FLW-11, FLW-12, FLW-16.
 /// The version ends with the date of the build. go-zookeeper and Metricbeat parse this form.
 #[test]
@@ -234,7 +248,7 @@ fn mntr_has_the_lines_of_zookeeper_in_its_order() {
     {
         let text = match mode {
             Mode::Standalone => check(mntr),
-            Mode::Leader | Mode::Follower | Mode::Observer | Mode::Looking => {
+            Mode::Leader | Mode::Follower | Mode::Observer | Mode::Looking | Mode::ReadOnly => {
                 check_in_ensemble(mntr, mode)
             }
         };

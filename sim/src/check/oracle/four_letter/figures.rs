@@ -110,7 +110,7 @@ fn of_role(now: &Moment, status: &Status, sizes: [i64; 3], fields: &mut Fields<'
         }
         Mode::Follower => fields.is("peer_state", "following - broadcast")?,
         Mode::Observer => fields.is("peer_state", "observing - broadcast")?,
-        Mode::Standalone | Mode::Looking => {}
+        Mode::Standalone | Mode::Looking | Mode::ReadOnly => {}
     }
     Ok(())
 }
@@ -195,6 +195,7 @@ fn version(text: &str) -> Found {
 fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Looking => "looking",
+        Mode::ReadOnly => "read-only",
         Mode::Standalone => "standalone",
         Mode::Leader => "leader",
         Mode::Follower => "follower",

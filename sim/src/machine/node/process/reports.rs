@@ -57,7 +57,8 @@ impl Reported {
                 return Err("a follower without a leader".into());
             }
             _ if !changes && reported.is_none() => return Ok(()),
-            ((Mode::Looking, ..), _) => "looks for".into(),
+            ((Mode::Looking, ..), _) => "looks for a leader epoch".into(),
+            ((Mode::ReadOnly, ..), _) => "looks for a leader, and serves read-only".into(),
             ((Mode::Follower, _, false), Some(leader)) => format!("joins server {leader} "),
             ((Mode::Follower, _, true), Some(leader)) => format!("follows server {leader} "),
             ((Mode::Observer, _, false), _) => "joins server ".into(),
