@@ -19,6 +19,9 @@ pub struct Config {
     pub session_timeout_ms: i32,
     /// An existing session to resume instead of creating one (CLIENT-17). Default `None`.
     pub resume: Option<(SessionId, Password)>,
+    /// Whether a read-only server may serve the session (RO-02): such a server answers reads from a
+    /// state that may be old, and refuses all else with -119. Default: no.
+    pub read_only: bool,
     /// Maximum number of outstanding calls; one more fails with
     /// [`Failure::Full`](crate::Failure::Full). Default 10,000, at least 1. Bounds the memory of a
     /// caller that never waits for replies.
@@ -47,6 +50,7 @@ impl Config {
             servers,
             session_timeout_ms,
             resume: None,
+            read_only: false,
             calls_max: 10_000,
             request_bytes_max: MAX_FRAME_DEFAULT,
             reconnect_delay_max: Duration::from_secs(1),

@@ -94,7 +94,7 @@ impl SessionState {
             timeout_ms: self.config.session_timeout_ms,
             session: self.id,
             password: self.password.to_vec().into(),
-            read_only: Some(false),
+            read_only: Some(self.config.read_only),
         }
     }
 

@@ -15,8 +15,6 @@ use crate::membership::HistoryStatus;
 pub enum Mode {
     /// The server knows no leader and serves no clients.
     Looking,
-    /// The server knows no leader and serves read-only clients.
-    ReadOnly,
     /// The server leads an ensemble of one.
     Standalone,
     /// The server leads an ensemble.
@@ -25,6 +23,8 @@ pub enum Mode {
     Follower,
     /// The server follows a leader without a vote, as configured.
     Observer,
+    /// The server knows no leader and serves read-only clients.
+    ReadOnly,
 }
 
 /// Counters and watermarks of a server; cheap to make.

@@ -55,6 +55,8 @@ pub struct Client {
     /// Stream for the times of calls.
     pace: Rng,
     clock: Clock,
+    /// It accepts a read-only server.
+    read_only: bool,
     /// The library pings after this share of the session timeout, in percent.
     pings_percent: u32,
     frozen_until: Instant,
@@ -80,7 +82,10 @@ impl Client {
         let drifts = shared.options.faults.has(Fault::ClientDrift);
         let drift = if drifts { drawn_drift(&mut stream("client/clock")) } else { 0 };
         shared.recorder.counters.faults[Fault::ClientDrift as usize] += u64::from(drift != 0);
-        let WorkloadOptions { late_one_in, late_percent, .. } = shared.options.workload;
+        let WorkloadOptions { late_one_in, late_percent, read_only_one_in, .. } =
+            shared.options.workload;
+        let read_only =
+            read_only_one_in > 0 && stream("client/read-only").chance(1, read_only_one_in);
         let late = late_one_in > 0 && stream("client/pings").chance(1, late_one_in);
         let pings_percent = if late { late_percent } else { PING_PERCENT };
         Client {
@@ -96,6 +101,7 @@ impl Client {
             rng: stream("client/life"),
             pace: stream("client/pace"),
             clock: Clock::new(Instant(0), 0, drift, 0),
+            read_only,
             pings_percent,
             frozen_until: Instant(0),
             deadline_at: None,

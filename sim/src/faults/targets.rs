@@ -113,7 +113,7 @@ impl RuleRole {
 
     fn is(self, role: Role) -> bool {
         match self {
-            RuleRole::Looking => role == Role::Looking,
+            RuleRole::Looking => matches!(role, Role::Looking | Role::ReadOnly),
             RuleRole::Leading => matches!(role, Role::Begins | Role::Leads),
             RuleRole::Following => matches!(role, Role::Joins | Role::Follows),
         }

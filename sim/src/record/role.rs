@@ -20,6 +20,8 @@ pub enum Role {
     Leads,
     /// Follows and serves.
     Follows,
+    /// Knows no leader, and serves read-only clients.
+    ReadOnly,
 }
 
 impl Role {
@@ -29,7 +31,8 @@ impl Role {
     /// The role according to a server's status.
     pub fn of(status: &Status) -> Role {
         match (status.mode, status.serving) {
-            (Mode::Looking | Mode::ReadOnly, _) => Role::Looking,
+            (Mode::Looking, _) => Role::Looking,
+            (Mode::ReadOnly, _) => Role::ReadOnly,
             (Mode::Standalone | Mode::Leader, true) => Role::Leads,
             (Mode::Standalone | Mode::Leader, false) => Role::Begins,
             (Mode::Follower | Mode::Observer, true) => Role::Follows,
@@ -41,7 +44,7 @@ impl Role {
     pub fn letter(self) -> char {
         match self {
             Role::Down => '-',
-            Role::Looking => '?',
+            Role::Looking | Role::ReadOnly => '?',
             Role::Begins => 'l',
             Role::Joins => ':',
             Role::Leads => 'L',
@@ -54,6 +57,7 @@ impl Role {
         match self {
             Role::Down => "is down",
             Role::Looking => "looks for a leader",
+            Role::ReadOnly => "looks for a leader and serves read-only clients",
             Role::Begins => "begins to lead",
             Role::Joins => "joins a leader",
             Role::Leads => "leads",

@@ -116,7 +116,7 @@ fn ending(leadership: &Leadership, report: &Report) -> String {
     };
     let what = match role {
         Role::Down => "goes down",
-        Role::Looking => "gives up",
+        Role::Looking | Role::ReadOnly => "gives up",
         // Its disk has failed.
         Role::Begins => Role::HALTED,
         Role::Joins | Role::Leads | Role::Follows => role.name(),

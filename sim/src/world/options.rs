@@ -211,6 +211,8 @@ pub struct ServerOptions {
     pub auth: AuthOptions,
     /// See [`TreeOptions`].
     pub tree: TreeOptions,
+    /// Whether servers that find no leader serve read-only clients.
+    pub read_only_mode: bool,
     /// Size of a log segment, bytes.
     pub segment_bytes: u64,
     /// Inputs that the driver takes in a turn.
@@ -485,6 +487,7 @@ impl Options {
             .expect("no limit is drawn as zero");
         config.limits = self.server.limits.clone();
         config.auth = self.server.auth.clone();
+        config.read_only_mode = self.server.read_only_mode;
         config.membership = self.membership();
         config.map_salt = self.map_salt;
         let LocalRules { servers, upgrade } = &self.local;
@@ -591,6 +594,7 @@ impl ServerOptions {
             throttle: Throttle::OPEN,
             refused_command: 0,
             part_lines: PART_LINES,
+            read_only_mode: false,
             auth: AuthOptions::default(),
             tree: TreeOptions::default(),
             segment_bytes: 1 << 20,

@@ -99,7 +99,7 @@ impl World {
             position(status.committed)
         );
         match Role::of(status) {
-            Role::Looking => {
+            Role::Looking | Role::ReadOnly => {
                 let leads = |server: &ServerId| role(*server) == Some(Role::Leads);
                 let leaders: Vec<ServerId> = self.nodes.keys().copied().filter(leads).collect();
                 let whom = if leaders.is_empty() { those(&|_| true) } else { leaders };

@@ -324,8 +324,8 @@ impl Id {
             ),
             Id::C12 => (
                 "C12",
-                "a connect response has the readOnly field exactly if the request has it, with the \
-                 value false",
+                "read-only servers know no leader, serve only clients that accept them, show one \
+                 state and refuse writes; connect responses tell who is read-only",
             ),
             Id::C13 => (
                 "C13",

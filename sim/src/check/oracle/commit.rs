@@ -200,6 +200,7 @@ impl Oracles {
 
     fn write_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: Proposed) -> Verdict {
         self.learns_its_session(origin.conn, txn.session);
+        self.may_write(origin.conn, &|| format!("transaction: {txn}"))?;
         let who = self.who(origin.conn);
         let Oracles { checks, conns, model, sessions, locals, .. } = self;
         let evidence = |what: String| vec![format!("{who}: {what}"), format!("transaction: {txn}")];

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use zabkeeper_core::wire::{ConnectRequest, Id, Request, WatchEvent};
 use zabkeeper_core::{ConnId, ErrorCode, Instant, ServerId, SessionId, Zxid};
 
+use super::read_only::Period;
 use super::text::maybe;
 use super::watch::{ConnWatches, Held, Kept, Slot};
 use crate::check::model::Rules;
@@ -106,6 +107,8 @@ pub(super) struct Conn {
     /// Whether the server creates local sessions, by the options of the start in which it accepted
     /// this connection.
     pub(super) begins_local: bool,
+    /// The client was told that its server is read-only, in one of these periods.
+    pub(super) read_only: Option<Vec<Period>>,
     /// Unanswered requests in order.
     pub(super) asked: VecDeque<Asked>,
     /// How many requests at the front of `asked` the server is known to have passed; the next write
@@ -182,6 +185,7 @@ impl Conn {
             welcomed: None,
             session: SessionId(0),
             begins_local,
+            read_only: None,
             asked: VecDeque::new(),
             executed: 0,
             last_origin: None,

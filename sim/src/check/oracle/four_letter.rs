@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use zabkeeper_core::wire::FourLetterCommand;
-use zabkeeper_core::{ConnId, ServerId};
+use zabkeeper_core::{ConnId, Mode, ServerId};
 
 use super::Oracles;
 use super::catalog::{Id, Verdict};
@@ -119,7 +119,7 @@ fn compare(answer: &Answer, text: &str) -> Found {
         // The operator of a run sets this mask only.
         FourLetterCommand::Stmk => is(text, "0"),
         FourLetterCommand::TelnetClose => is(text, ""),
-        FourLetterCommand::Isro => is(text, if serves { "rw" } else { "null" }),
+        FourLetterCommand::Isro => is(text, state(now)),
         FourLetterCommand::Envi => figures::environment(text),
         FourLetterCommand::Hash if serves => is(text, ""),
         FourLetterCommand::Hash => {
@@ -142,6 +142,17 @@ fn compare(answer: &Answer, text: &str) -> Found {
             } else {
                 is(text, NOT_SERVING)
             }
+        }
+    }
+}
+
+/// Whom the server serves.
+fn state(now: &Moment) -> &'static str {
+    match now.report.as_ref().map(|report| report.status.mode) {
+        None => "null",
+        Some(Mode::ReadOnly) => "ro",
+        Some(Mode::Looking | Mode::Standalone | Mode::Leader | Mode::Follower | Mode::Observer) => {
+            "rw"
         }
     }
 }

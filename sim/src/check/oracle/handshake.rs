@@ -74,7 +74,7 @@ impl Oracles {
             return Ok(());
         }
         conn.phase = Phase::Open;
-        self.says_what_it_is(&hello, &response, who)?;
+        self.says_what_it_is((&hello, asked), &response, who)?;
         if hello.session != SessionId(0) {
             self.may_go_on(&hello, asked, &response, who)?;
         } else if self.conns[&id].begins_local {
@@ -86,21 +86,6 @@ impl Oracles {
         self.is_not_ahead(id, &hello, who)?;
         self.is_granted(&hello, &response, who)?;
         self.attach(id, &response, hello.last_zxid_seen, (at, asked))
-    }
-
-    /// HS-02, HS-03: no server is read-only, and the response has the `readOnly` field exactly if
-    /// the request has it.
-    fn says_what_it_is(
-        &mut self,
-        hello: &ConnectRequest,
-        response: &ConnectResponse,
-        who: Who,
-    ) -> Verdict {
-        let right = hello.read_only.map(|_| false);
-        self.checks.check(Id::C12, response.read_only == right, || {
-            let (found, asked) = (response.read_only, hello.read_only);
-            vec![format!("{who}: readOnly is {found:?} where {asked:?} was asked for")]
-        })
     }
 
     /// S2: with the right password, a session may be refused only if it was not alive at the

@@ -22,7 +22,8 @@
 //! | `disks` | disk contents | Z1 Z12 Z14 Z17 Z18 T2 C7 |
 //! | `session_liveness` | when servers touched sessions | T10 S3 S7 |
 //! | `commit` | committed transactions | Z2 Z4 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
-//! | `handshake` | handshakes | S2 S4 S6 C6 C12 C13 W2 W6 W7 |
+//! | `handshake` | handshakes | S2 S4 S6 C6 C13 W2 W6 W7 |
+//! | `read_only` | read-only servers and their clients | C12 |
 //! | `local` | local sessions | S2 S3 S4 S6 S7 S8 |
 //! | `reply` | replies and events | T7 T8 S5 C1 C2 C3 C4 C5 C6 C7 C8 C9 C11 W2 W4 W7 |
 //! | `watch` | watch events | T7 W1 W3 W4 W5 W6 W7 W8 |
@@ -51,6 +52,7 @@ mod outside;
 mod peer_messages;
 mod progress;
 mod quorum_contact;
+mod read_only;
 mod reply;
 mod session_liveness;
 mod sessions;
@@ -83,6 +85,7 @@ use local::Locals;
 use notifications::Notifications;
 use outside::Outside;
 use progress::Progress;
+use read_only::ReadOnly;
 use session_liveness::SessionLiveness;
 use sessions::SessionView;
 use watch::{Armed, Held};
@@ -106,6 +109,7 @@ pub struct Oracles {
     notifications: Notifications,
     outside: Outside,
     progress: Progress,
+    read_only: ReadOnly,
     /// Hashes of data that only one write attempt may have written (C8).
     written: BTreeSet<u64>,
     /// When each transaction was committed.
@@ -144,6 +148,7 @@ impl Oracles {
             notifications: Notifications::default(),
             outside: Outside::default(),
             progress: Progress::default(),
+            read_only: ReadOnly::default(),
             written: BTreeSet::new(),
             stamps: Vec::new(),
             lapsed: Vec::new(),
@@ -354,6 +359,7 @@ impl Oracles {
         self.liveness.restarted(server);
         self.outside.restarted(server);
         self.progress.restarted(server);
+        self.read_only.ends(server, (self.order, self.now));
         self.locals.restarted(server, self.order);
     }
 
@@ -423,6 +429,7 @@ impl Oracles {
         zab.votes(checks, id, acts.election)?;
         self.notifications.acted((checks, zab), id, acts.election, now)?;
         zab.watermarks(checks, id, acts.status)?;
+        self.read_only.acted(checks, id, acts.status, (self.order, now))?;
         self.nothing_is_local_and_global(id)?;
         self.relays(id, acts.peers)
     }

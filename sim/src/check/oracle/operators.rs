@@ -44,7 +44,7 @@ impl Oracles {
         let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
         let knows = match status.leader {
             Some(leader) => leads == (leader == id) && self.zab.is_voter(leader),
-            None => status.mode == Mode::Looking,
+            None => matches!(status.mode, Mode::Looking | Mode::ReadOnly),
         };
         let learners = if leads { self.zab.learners_of(id) } else { [0; 3] };
         let counted = [status.learners, status.synced_followers, status.synced_observers];

@@ -99,8 +99,11 @@ impl Oracles {
         };
         let zxid = Zxid(u64::try_from(zxid).unwrap_or(u64::MAX));
         let answer = Answer { conn: id, who, asked: &asked, zxid, result };
+        self.is_of_its_period(who, &asked, zxid)?;
         self.is_in_its_place(&answer)?;
-        if asked.request.is_write() {
+        if self.is_refused_read_only(who, &asked, &answer.result)? {
+            // Nothing was executed.
+        } else if asked.request.is_write() {
             self.write_answered(&answer)?;
         } else {
             self.read_answered(&answer)?;
@@ -137,7 +140,9 @@ impl Oracles {
             let owner = maybe(owner);
             answer.evidence(&format!("by then the session had moved on to server {owner}"))
         })?;
-        if let Request::Sync { .. } = asked.request {
+        if let Request::Sync { .. } = asked.request
+            && answer.result.is_ok()
+        {
             checks.check(Id::C5, place >= asked.acknowledged, || {
                 answer.evidence(&format!("{} was acknowledged before it", asked.acknowledged))
             })?;

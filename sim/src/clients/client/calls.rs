@@ -4,8 +4,8 @@
 //! does.
 
 use zabkeeper_client::{CallId, Failure, Input, State};
-use zabkeeper_core::Instant;
 use zabkeeper_core::wire::Request;
+use zabkeeper_core::{ErrorCode, Instant};
 
 use super::Client;
 use crate::check::checker::Check;
@@ -228,6 +228,11 @@ impl Client {
         }
         if probe {
             self.probe = if outcome == CallOutcome::Done { Probe::Done } else { Probe::Wanted };
+            if matches!(result, Err(Failure::Code(ErrorCode::NotReadOnly))) {
+                // Its user wants to write, and looks for another server.
+                self.read_only = false;
+                return self.close(shared);
+            }
         }
         self.plan_next_call(false, shared);
     }

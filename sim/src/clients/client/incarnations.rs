@@ -48,7 +48,8 @@ impl Client {
             None => (None, self.rng.range(low, high)),
         };
         let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
-        let config = library_config(&shared.options, timeout, resume);
+        let mut config = library_config(&shared.options, timeout, resume);
+        config.read_only = self.read_only;
         self.session = Some(Session::new(config, self.rng.word()));
         shared.recorder.counters.counts.sessions += u64::from(resume.is_none());
         self.step(Input::Timeout, shared);

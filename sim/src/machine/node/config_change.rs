@@ -15,8 +15,10 @@ pub(super) fn draw(
     drawn: &ServerOptions,
     rng: &mut Rng,
 ) -> String {
+    // A read-only server has no session for a client unless its sessions are local.
+    let keeps = config.read_only_mode;
     let SessionOptions { local, upgrade } = &mut config.sessions;
-    *local ^= rng.chance(1, 2);
+    *local ^= rng.chance(1, 2) && !keeps;
     *upgrade ^= rng.chance(1, 4);
     let text = format!(", local sessions={local}, upgrade={upgrade}");
     if rng.chance(1, 2) {

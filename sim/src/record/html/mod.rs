@@ -198,7 +198,7 @@ fn columns_of_states(states: &[State]) -> Value {
 fn role(role: Role) -> u64 {
     match role {
         Role::Down => 0,
-        Role::Looking => 1,
+        Role::Looking | Role::ReadOnly => 1,
         Role::Begins => 2,
         Role::Joins => 3,
         Role::Leads => 4,

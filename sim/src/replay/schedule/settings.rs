@@ -217,6 +217,7 @@ pub fn plain() -> Options {
             request_bytes: MAX_FRAME_DEFAULT,
             calls_max: CALLS_MAX,
             late_one_in: 0,
+            read_only_one_in: 0,
             late_percent: PING_PERCENT,
             narrow_one_in: 0,
             eager_one_in: 0,
@@ -353,6 +354,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         outbound_bytes,
         refused_command,
         part_lines,
+        read_only_mode,
         clients,
         throttle,
         auth,
@@ -378,6 +380,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("outbound_bytes", outbound_bytes);
     visit("operators.refused", refused_command);
     visit("operators.part_lines", part_lines);
+    visit("read_only_mode", read_only_mode);
     each_of_client_bounds(clients, visit);
     each_of_throttle(throttle, visit);
     // The other authentication options are never drawn.
@@ -502,6 +505,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
         request_bytes,
         calls_max,
         late_one_in,
+        read_only_one_in,
         late_percent,
         narrow_one_in,
         odd_one_in,
@@ -519,6 +523,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
     visit("request_bytes", request_bytes);
     visit("calls_max", calls_max);
     visit("late_one_in", late_one_in);
+    visit("read_only_one_in", read_only_one_in);
     visit("late_percent", late_percent);
     visit("narrow_one_in", narrow_one_in);
     visit("odd_one_in", odd_one_in);

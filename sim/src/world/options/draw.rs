@@ -65,6 +65,7 @@ impl Options {
         if profile != Profile::Perf {
             workload.draw_contention(wide, seeds);
             rare::draw(seeds, servers, &mut server, &mut workload, &mut peers);
+            rare::draw_read_only(seeds, (servers, &local), &mut server, &mut workload);
         }
         if wide && faults.has(Fault::ClientSlow) {
             rare::draw_small_output(seeds, &mut server);
@@ -355,6 +356,7 @@ impl WorkloadOptions {
             request_bytes: MAX_FRAME_DEFAULT,
             calls_max: CALLS_MAX,
             late_one_in: 0,
+            read_only_one_in: 0,
             late_percent: PING_PERCENT,
             narrow_one_in: 0,
             eager_one_in: 0,
@@ -388,6 +390,7 @@ impl WorkloadOptions {
             request_bytes: MAX_FRAME_DEFAULT,
             calls_max: CALLS_MAX,
             late_one_in: 0,
+            read_only_one_in: 0,
             late_percent: PING_PERCENT,
             narrow_one_in: *rng.pick(&[0, 0, 30, 8]),
             eager_one_in: 0,

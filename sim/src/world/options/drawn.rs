@@ -30,6 +30,7 @@ const FIXED: &[(&str, &str)] = &[
     ),
     ("clients.large", "as `clients.drop_stale`"),
     ("clients.op_wait_max", "as `clients.drop_stale`; unit tests have it"),
+    ("client.read_only", "each client draws whether it accepts a read-only server"),
     ("client.resume", "a client that goes on with a session says so; see `client.restart`"),
     ("config.map_salt", "must change nothing, which a second run of the seed proves"),
     ("config.reconfig", "the oracles know the voters of a start; plays have reconfigurations"),
@@ -154,6 +155,7 @@ fn of_client(values: &mut Values, options: &Options) {
             servers,
             session_timeout_ms,
             resume,
+            read_only,
             calls_max,
             request_bytes_max,
             reconnect_delay_max,
@@ -163,6 +165,7 @@ fn of_client(values: &mut Values, options: &Options) {
         note(values, "client.servers", servers);
         note(values, "client.session_timeout_ms", session_timeout_ms);
         note(values, "client.resume", resume.map(|(SessionId(id), _)| id));
+        note(values, "client.read_only", read_only);
         note(values, "client.calls_max", calls_max);
         note(values, "client.request_bytes_max", request_bytes_max);
         note(values, "client.reconnect_delay_max", reconnect_delay_max);

@@ -10,6 +10,7 @@ use zabkeeper_core::ServerId;
 use zabkeeper_core::wire::FourLetterCommand;
 
 use super::{PeerOptions, ServerOptions, Throttle, WorkloadOptions};
+use crate::check::model::LocalRules;
 use crate::engine::seed::Seeds;
 
 /// Maximum bytes of a request besides its data: its longest path, an ACL, the other parts of a
@@ -70,6 +71,22 @@ pub(super) fn draw(
     let rng = &mut seeds.stream("config/diff", 0);
     if rng.chance(1, 4) {
         server.limits.snapshot_size_factor = *rng.pick(&[0, 10_000, 3_000_000, u64::MAX]);
+    }
+}
+
+/// Read-only mode, where all sessions are local: without that, a read-only server has no session
+/// for a client, and its answer is none that a client library expects.
+pub(super) fn draw_read_only(
+    seeds: Seeds,
+    (servers, local): (u32, &LocalRules),
+    server: &mut ServerOptions,
+    workload: &mut WorkloadOptions,
+) {
+    let rng = &mut seeds.stream("config/read-only", 0);
+    let all_local = u64::from(servers) == local.servers.len() as u64;
+    if rng.chance(2, 3) && all_local && servers > 1 {
+        server.read_only_mode = true;
+        workload.read_only_one_in = *rng.pick(&[0, 1, 2, 4]);
     }
 }
 

@@ -157,6 +157,10 @@ impl Options {
             let ids: Vec<String> = self.local.servers.iter().map(ServerId::to_string).collect();
             writeln!(f, "local     servers {}, upgrade={}", ids.join(" "), self.local.upgrade)?;
         }
+        if self.server.read_only_mode {
+            let one_in = workload.read_only_one_in;
+            writeln!(f, "read-only mode, accepted by one client in {one_in}")?;
+        }
         if self.observers > 0 {
             let ids: Vec<String> = self.observers().map(|id| format!("s{id}")).collect();
             writeln!(f, "ensemble  {} observes", ids.join(", "))?;

@@ -12,8 +12,11 @@ use crate::check::answers::{Answer, Between, Moment};
 /// The answer to `srvr`.
 pub(super) fn server(now: &Moment, text: &str) -> Found {
     let status = status_of(now)?;
-    let mut fields = Fields::of(text.lines(), ": ")?;
-    version(fields.take("Zookeeper version")?)?;
+    let (head, rest) = cut(text, "\n")?;
+    version(behind(head, "Zookeeper version: ")?)?;
+    let only = "READ-ONLY mode; serving only read-only clients\n";
+    let rest = if status.mode == Mode::ReadOnly { behind(rest, only)? } else { rest };
+    let mut fields = Fields::of(rest.lines(), ": ")?;
     let times: Vec<&str> = fields.take("Latency min/avg/max")?.split('/').collect();
     let [min, avg, max] = times[..] else { return Err(format!("what are {times:?}?")) };
     if !now.counters.mixed {

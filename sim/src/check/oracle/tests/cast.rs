@@ -382,6 +382,13 @@ impl History {
         self.puts(id, &[], peers);
     }
 
+    /// The server finds no leader and becomes read-only; its status names this leader.
+    pub(super) fn becomes_read_only(&mut self, id: ServerId, leader: Option<ServerId>) {
+        let member = self.member(id);
+        (member.mode, member.leader, member.serving) = (Mode::ReadOnly, leader, false);
+        self.shows(id);
+    }
+
     /// The disk model of the server forgets the entries after `last`, as if the disk had never held
     /// them.
     pub(super) fn forgets(&mut self, id: ServerId, last: Zxid) {

@@ -40,6 +40,8 @@ pub(super) struct History {
     pub(super) epoch: Epoch,
     /// The timeout in connect requests, ms.
     asks_ms: i32,
+    /// The field `readOnly` of connect requests.
+    pub(super) accepts_read_only: Option<bool>,
     client_conns: Vec<ClientConn>,
 }
 
@@ -145,6 +147,7 @@ impl History {
             leader: SERVER,
             epoch: Epoch(0),
             asks_ms: 4_000,
+            accepts_read_only: None,
             client_conns: Vec::new(),
         };
         ids.into_iter().for_each(|id| history.returns(id));

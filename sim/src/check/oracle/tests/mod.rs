@@ -16,6 +16,7 @@ mod local;
 mod operators;
 mod outside;
 mod progress;
+mod read_only;
 mod real;
 mod servers;
 mod sessions;

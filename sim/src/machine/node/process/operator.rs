@@ -226,7 +226,8 @@ impl Process {
         if self.operators.asked.values_mut().all(|asked| !waits(&asked)) {
             return;
         }
-        let report = status.serving.then(|| self.show(shared));
+        let serves = status.serving || status.mode == Mode::ReadOnly && status.halted.is_none();
+        let report = serves.then(|| self.show(shared));
         let clients = &self.driver.clients;
         let is_open = |conn| matches!(clients.interest(conn), Interest::Read | Interest::Wait);
         let is_made = |conn| matches!(clients.interest(conn), Interest::Shutdown);
@@ -242,7 +243,7 @@ impl Process {
             made.iter().any(|asked| asked.answer.allowed && asked.answer.command == command)
         };
         let resets = [FourLetterCommand::Srst, FourLetterCommand::Crst];
-        let resets = resets.map(|command| status.serving && is_done(command));
+        let resets = resets.map(|command| serves && is_done(command));
         let answers = made.len() as u64;
         let mixed = answers > 1 && (resets[0] || resets[1]);
         let sets_mask = is_done(FourLetterCommand::Stmk);

@@ -115,6 +115,7 @@ impl ServerOptions {
             outbound_bytes: OUTBOUND_BYTES,
             refused_command: 0,
             part_lines: PART_LINES,
+            read_only_mode: false,
             clients: ClientBounds::USUAL,
             throttle: Throttle::OPEN,
             auth: workload::known(),

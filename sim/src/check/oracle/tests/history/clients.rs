@@ -118,7 +118,7 @@ impl History {
             timeout_ms: self.asks_ms,
             session,
             password,
-            read_only: None,
+            read_only: self.accepts_read_only,
         }
         .encode(&mut out);
         self.sees(Observation::ToServer { conn, frame: cut(out) });
