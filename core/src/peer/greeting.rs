@@ -144,9 +144,9 @@ pub enum Refusal {
         /// The server that it reached.
         reached: ServerId,
     },
-    /// The listener's configuration has no other server with this id.
+    /// The dialler says that it is the listener.
     Unlisted(ServerId),
-    /// The other server's configuration does not have this server.
+    /// The other server says that this server has its id, or, before 0.3, that it does not list it.
     UnlistedThere(ServerId),
     /// The two servers belong to different ensembles.
     OtherEnsemble {
@@ -529,12 +529,12 @@ impl fmt::Display for Refusal {
                  and server.{reached} on both servers"
             ),
             Refusal::Unlisted(id) => {
-                write!(f, "it says it is server {id}, and another server.{id} is not listed here")
+                write!(f, "it says it is server {id}, which is this one: compare the myid files")
             }
             Refusal::UnlistedThere(id) => write!(
                 f,
-                "server {id} does not list this server as another one: compare its server lines \
-                 and the myid files"
+                "server {id} takes this server for itself, or does not list it, as versions before \
+                 0.3 demand: compare its server lines and the myid files"
             ),
             Refusal::OtherEnsemble { server, theirs, ours } => write!(
                 f,
