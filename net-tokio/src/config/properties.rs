@@ -91,8 +91,8 @@ impl Properties {
         Ok(all)
     }
 
-    /// Adds the lines of `text`, the content of the dynamic file `file`: servers, groups and weights
-    /// only (RECONF-14).
+    /// Adds the lines of `text`, the content of the dynamic file `file`: servers, groups and
+    /// weights only (RECONF-14).
     ///
     /// # Errors
     /// Another key, or a key that the first file has, too.

@@ -18,7 +18,8 @@ use crate::conn::serve_connection;
 use crate::random;
 use crate::shared::Shared;
 
-/// Makes one attempt for the driver to reach the server with this line, and serves the connection if the attempt succeeds.
+/// Makes one attempt for the driver to reach the server with this line, and serves the connection
+/// if the attempt succeeds.
 pub(crate) async fn dial(shared: Rc<Shared>, dial: PeerDial, to: Option<Member>) {
     let PeerDial { link, channel, .. } = dial;
     let stream = match (&shared.settings.ensemble, to) {
