@@ -112,7 +112,9 @@ impl Oracles {
         let may_be = |period: &&Period| {
             let begun = periods.iter().any(|other| other.begun == period.begun);
             let open = period.ended.is_none_or(|(_, end)| asked.at <= end);
-            begun && open && period.applied == zxid
+            // OP-102: the reply to a SASL packet shows no state.
+            let shows = !matches!(asked.request, Request::Sasl { .. }) || zxid != Zxid::ZERO;
+            begun && open && (period.applied == zxid || !shows)
         };
         let right = known.into_iter().flatten().any(|period| may_be(&period));
         self.checks.check(Id::C12, right, || {
