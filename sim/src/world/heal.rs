@@ -98,7 +98,8 @@ impl World {
         let knows: BTreeSet<ServerId> =
             core.filter(|node| node.knows_its_history(&self.shared)).map(Node::id).collect();
         // An epoch with more voters may not have been established yet. Then most of the first ones
-        // must be there, too: in 0x40499e4c9366 one of four had lost its disk, and one was left out.
+        // must be there, too: in 0x40499e4c9366 one of four had lost its disk, and another one was
+        // left out.
         let most_of_first = self.shared.options.first_voters().is_none_or(|first| {
             2 * first.iter().filter(|id| knows.contains(id)).count() > first.len()
         });
