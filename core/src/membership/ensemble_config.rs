@@ -4,7 +4,7 @@
 //! Owns its text, which `/zookeeper/config` and the dynamic file hold, and how a request to
 //! reconfigure changes it. Must not know which configuration is in force.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,29 @@ impl EnsembleConfig {
         groups: &BTreeMap<u64, Vec<ServerId>>,
         weights: &BTreeMap<ServerId, u32>,
     ) -> Result<EnsembleConfig, String> {
+        let servers = Vec::from_iter(servers);
+        let participants = servers.iter().filter(|server| !server.observes);
+        let voters: BTreeSet<ServerId> = participants.map(|server| server.id).collect();
+        if voters.is_empty() || voters.len() > Voters::MAX {
+            return Err(format!("{} servers vote; 1 to {} can", voters.len(), Voters::MAX));
+        }
+        let mut quorums = Voters::new(voters);
+        if !(groups.is_empty() && weights.is_empty()) {
+            let groups = groups.iter().map(|(number, servers)| (*number, &servers[..]));
+            quorums = quorums.with_groups(groups, weights).map_err(|error| error.to_string())?;
+        }
+        EnsembleConfig::with_voters(version, servers, quorums)
+    }
+
+    /// These servers; `voters` are those of them that do not observe.
+    ///
+    /// # Errors
+    /// Two servers with one id or one address.
+    pub fn with_voters(
+        version: Zxid,
+        servers: impl IntoIterator<Item = Member>,
+        voters: Voters,
+    ) -> Result<EnsembleConfig, String> {
         let mut by_id: BTreeMap<ServerId, Member> = BTreeMap::new();
         for server in servers {
             if let Some(other) = by_id.values().find(|other| other.shares_an_address(&server)) {
@@ -41,18 +64,8 @@ impl EnsembleConfig {
                 return Err(format!("a second line for server {}", other.id));
             }
         }
-        let (observers, voters): (Vec<_>, Vec<_>) =
-            by_id.values().partition(|server| server.observes);
-        if voters.is_empty() || voters.len() > Voters::MAX {
-            return Err(format!("{} servers vote; 1 to {} can", voters.len(), Voters::MAX));
-        }
-        let mut quorums = Voters::new(voters.iter().map(|server| server.id));
-        if !(groups.is_empty() && weights.is_empty()) {
-            let groups = groups.iter().map(|(number, servers)| (*number, &servers[..]));
-            quorums = quorums.with_groups(groups, weights).map_err(|error| error.to_string())?;
-        }
-        let observers: Vec<ServerId> = observers.iter().map(|server| server.id).collect();
-        let members = Members::new(quorums).with_observers(observers);
+        let observers = by_id.values().filter(|server| server.observes).map(|server| server.id);
+        let members = Members::new(voters).with_observers(observers);
         Ok(EnsembleConfig { version, servers: by_id, members })
     }
 
@@ -165,15 +178,7 @@ impl fmt::Display for EnsembleConfig {
         for server in self.servers.values() {
             writeln!(f, "{server}")?;
         }
-        let mut weights = BTreeMap::new();
-        for (group, servers) in self.members.voters().groups() {
-            let ids: Vec<String> = servers.clone().map(|(id, _)| id.to_string()).collect();
-            writeln!(f, "group.{group}={}", ids.join(":"))?;
-            weights.extend(servers);
-        }
-        for (id, weight) in weights {
-            writeln!(f, "weight.{id}={weight}")?;
-        }
+        f.write_str(&self.members.voters().group_lines())?;
         write!(f, "version={:x}", self.version.0)
     }
 }

@@ -81,6 +81,11 @@ impl Member {
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
+    /// Removes the brackets around an IPv6 address.
+    pub fn without_brackets(host: &str) -> &str {
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    }
+
     /// Host and quorum port as text.
     pub fn quorum_address(&self) -> String {
         Member::address(&self.host, &self.quorum_port)
@@ -121,8 +126,7 @@ fn split_host(text: &str) -> Option<(&str, &str)> {
 fn client_address(text: &str) -> Option<(Option<String>, u16)> {
     match text.rsplit_once(':') {
         Some((host, text)) => {
-            let host =
-                host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+            let host = Member::without_brackets(host);
             Some(((!host.is_empty()).then(|| host.to_owned()), port(text)?))
         }
         None => Some((None, port(text)?)),

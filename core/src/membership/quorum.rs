@@ -109,6 +109,19 @@ impl Voters {
         groups.map(|(group, servers)| (*group, servers.iter().map(|(id, weight)| (*id, *weight))))
     }
 
+    /// The lines of groups and weights in ZooKeeper's text of a configuration: all groups, then the
+    /// weights of all voters, given or not; nothing without groups (QV-04).
+    pub fn group_lines(&self) -> String {
+        let (mut lines, mut weights) = (String::new(), BTreeMap::new());
+        for (group, servers) in self.groups() {
+            let ids: Vec<String> = servers.clone().map(|(id, _)| id.to_string()).collect();
+            lines += &format!("group.{group}={}\n", ids.join(":"));
+            weights.extend(servers);
+        }
+        let weights = weights.iter().map(|(id, weight)| format!("weight.{id}={weight}\n"));
+        lines + &weights.collect::<String>()
+    }
+
     /// Whether quorums are hierarchical.
     pub fn has_groups(&self) -> bool {
         self.parts().iter().any(|part| part.hierarchy.is_some())

@@ -93,16 +93,3 @@ fn read_weight(keys: &Properties, entry: &Entry) -> Result<(ServerId, u32), BadS
     };
     Ok((ServerId(server), weight))
 }
-
-/// The lines of groups and weights in ZooKeeper's text of a configuration: all groups, then the
-/// weights of all voters, given or not; nothing without groups.
-pub(super) fn text(voters: &Voters) -> String {
-    let mut text = String::new();
-    let mut weights = BTreeMap::new();
-    for (group, servers) in voters.groups() {
-        let ids: Vec<String> = servers.clone().map(|(id, _)| id.to_string()).collect();
-        text += &format!("group.{group}={}\n", ids.join(":"));
-        weights.extend(servers);
-    }
-    text + &weights.iter().map(|(id, weight)| format!("weight.{id}={weight}\n")).collect::<String>()
-}

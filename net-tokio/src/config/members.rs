@@ -60,11 +60,6 @@ fn read_member(keys: &Properties, entry: &Entry) -> Result<Member, BadSetting> {
     Member::parse(id, &entry.value).map_err(refuse)
 }
 
-/// Removes the brackets around an IPv6 address.
-pub(super) fn without_brackets(host: &str) -> &str {
-    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
-}
-
 /// Reads all `server.N` lines, sorted by id.
 pub(super) fn read_members(
     keys: &mut Properties,
@@ -205,7 +200,7 @@ impl Ensemble {
     /// does not change, so the version is 0.
     pub(crate) fn text(&self) -> String {
         let lines: String = self.members.iter().map(|member| format!("{member}\n")).collect();
-        lines + &groups::text(&self.voters) + "version=0"
+        lines + &self.voters.group_lines() + "version=0"
     }
 
     /// The configuration with which a reconfigurable ensemble begins.
@@ -213,8 +208,8 @@ impl Ensemble {
     /// # Errors
     /// Two servers share an address.
     pub(super) fn initial(&self, version: Zxid) -> Result<EnsembleConfig, BadSetting> {
-        let config = EnsembleConfig::parse(&self.text()).map_err(BadSetting::new)?;
-        Ok(config.at(version))
+        EnsembleConfig::with_voters(version, self.members.clone(), self.voters.clone())
+            .map_err(BadSetting::new)
     }
 
     /// All members with their roles.

@@ -215,7 +215,7 @@ pub fn parse(
     // Every node that a request may write must fit into a reply.
     core.limits.record_bytes = core.limits.record_bytes.max(limits.max_frame as usize / 2 * 3);
     let host = keys.text("clientPortAddress", "an address of this machine")?;
-    let host = host.map(|host| members::without_brackets(&host).to_owned());
+    let host = host.map(|host| Member::without_brackets(&host).to_owned());
     let preallocate = keys.number("preAllocSize", 1..=1 << 22, "KiB, such as 65536")?;
     let hint = "KiB, such as 65536; -1: no limit but preAllocSize";
     let rolled = keys.number("txnLogSizeLimitInKb", -1..=1 << 40, hint)?.filter(|kib| *kib > 0);

@@ -7,13 +7,12 @@
 //! until the present link of the server is silent or closed: a correct server closes a link before
 //! it dials another one.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::close::PeerCloseReason;
 use super::conn::{PeerConn, Phase};
 use super::note::PeerNote;
-use super::{GREETING_TIME, LISTENERS_MAX, Peer, Peers, QUEUED_MAX, UNLISTED_MAX};
+use super::{GREETING_TIME, LISTENERS_MAX, Peers, QUEUED_MAX};
 use crate::ids::{Instant, LinkId, ServerId};
 use crate::io::{Input, PeerEvent};
 use crate::peer::frame::Bounds;
@@ -91,21 +90,6 @@ impl Peers {
         self.ungreeted.retain(|other| *other != link);
         conn.phase = Phase::Queued(Box::new(greeting), now);
         self.try_place(link, now);
-    }
-
-    /// Is this server a member, or is there room for another server that is not?
-    fn admits_unlisted(&mut self, id: ServerId) -> bool {
-        if self.members.contains(id) || self.peers.contains_key(&id) {
-            return true;
-        }
-        let connected: BTreeSet<ServerId> =
-            self.conns.values().filter_map(|conn| conn.peer).collect();
-        let is_needed = |id: &ServerId, peer: &mut Peer| {
-            self.members.contains(*id) || connected.contains(id) || peer.dials > 0
-        };
-        self.peers.retain(|id, peer| is_needed(id, peer));
-        let unlisted = self.peers.keys().filter(|id| !self.members.contains(**id)).count();
-        unlisted < UNLISTED_MAX
     }
 
     /// Answers a queued connection if the link of the same server is silent or closed; refuses it

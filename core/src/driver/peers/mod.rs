@@ -10,9 +10,6 @@
 //! Election  notifications, one way, only the newest         dialled by the sender
 //! ```
 //!
-//! A server that is not among the members has no known address. It is answered on the connection
-//! that it has dialled (RECONF-13, RECONF-15).
-//!
 //! Invariants: messages leave in the order in which they were queued and reach the core in the
 //! order of their bytes; a link begins with `Up` and ends with one `Down`, and the core receives no
 //! input of the link after it.
@@ -26,6 +23,7 @@ mod greet;
 mod note;
 #[cfg(test)]
 mod tests;
+mod unlisted;
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, VecDeque};
@@ -62,10 +60,6 @@ const QUEUED_MAX: usize = 4;
 /// correct server has one at a time, or two while this end has not noticed that the first is
 /// broken.
 const LISTENERS_MAX: usize = 4;
-
-/// Servers with connections that are not among the members. Above the bound, another one is refused
-/// until one of them has gone.
-const UNLISTED_MAX: usize = 64;
 
 /// Longest message of a learner, unless requests of clients may be longer: a ping with the sessions
 /// that some hundred thousand clients have touched since the last one.
@@ -566,16 +560,6 @@ impl Peers {
         conn.sending = Some(notification);
         conn.deadline = Some(now.after(self.options.connect_timeout));
         self.queue(link, |writer, out| writer.encode(&notification, out));
-    }
-
-    /// Queues a notification for a server that is not among the members, on its connection, unless
-    /// an earlier one has not left yet: the server asks again.
-    fn answer_unlisted(&mut self, to: ServerId, notification: &Notification) {
-        let Some(peer) = self.peers.get(&to) else { return };
-        let Some(link) = peer.listeners.last().copied() else { return };
-        if self.conns.get(&link).is_some_and(|conn| conn.is_open() && conn.output.is_empty()) {
-            self.queue(link, |writer, out| writer.encode(notification, out));
-        }
     }
 
     /// Queues the bytes that `encode` writes.

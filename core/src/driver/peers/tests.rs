@@ -225,7 +225,7 @@ fn server_that_is_no_member_is_answered_on_its_own_connection() {
 #[test]
 fn number_of_servers_that_are_no_members_is_bounded() {
     let mut net = Net::new(&options(None));
-    let bound = u64::try_from(UNLISTED_MAX).expect("small");
+    let bound = u64::try_from(unlisted::UNLISTED_MAX).expect("small");
     let connect = |net: &mut Net, id: u64| {
         let link = net.connect(TWO, Channel::Election, 9);
         net.write(TWO, link, &greeting(Channel::Election, ServerId(id), TWO));
