@@ -392,6 +392,12 @@ impl Learner {
         }
     }
 
+    /// The learner is a voter from now on, or is none. One that does not vote acknowledges nothing.
+    pub(super) fn set_votes(&mut self, votes: bool) {
+        self.votes = votes;
+        self.marked = self.marked.filter(|_| votes);
+    }
+
     /// The learner has sent a message. Until it serves, any message is a sign of life.
     pub(super) fn on_message(&mut self, now: Instant) {
         if self.stage != Stage::Serving {

@@ -70,7 +70,7 @@ impl Leader {
     /// vote any more.
     pub(crate) fn on_new_members(&mut self, cx: &mut Cx<'_>) -> LeaderEffect {
         for learner in self.learners.values_mut() {
-            learner.votes = cx.voters.contains(learner.server);
+            learner.set_votes(cx.voters.contains(learner.server));
         }
         if !cx.voters.may_lead(cx.config.id()) {
             // RECONF-11.
