@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::error::ErrorCode;
 use crate::ids::{SessionId, WallMs, Zxid};
 use crate::rng::KeyedHash;
-use crate::tree::{self, Expiry, QuotaVerdict, Tree};
+use crate::tree::{self, CONFIG_NODE, Expiry, QuotaVerdict, Tree};
 use crate::txn::{Lifetime, TxnOp};
 use crate::wire::{Acl, CreateMode, Id, OpCode, Perms, Request};
 
@@ -281,7 +281,9 @@ impl Prep {
         data: Option<Bytes>,
         version: i32,
     ) -> Result<TxnOp, ErrorCode> {
-        if !tree::is_valid(&path) {
+        // Servers take the configuration of the ensemble from this node when they start.
+        let holds_config = context.config.reconfig.is_some() && path == CONFIG_NODE;
+        if !tree::is_valid(&path) || holds_config {
             return Err(ErrorCode::BadArguments);
         }
         let mut node = self.look_up(context.tree, &path).ok_or(ErrorCode::NoNode)?;
