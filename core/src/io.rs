@@ -66,6 +66,9 @@ pub enum Input {
     Peer(LinkId, PeerEvent),
     /// From the disk.
     Disk(DiskEvent),
+    /// The text of the configuration that another server has in force. It comes with notifications
+    /// of servers that follow or lead.
+    EnsembleConfig(ServerId, String),
 }
 
 /// An event of a link. The first event of a [`LinkId`] is `Up` or `Unreachable`, each at most once;
@@ -195,6 +198,10 @@ impl fmt::Display for Input {
             Input::Client(conn, ClientEvent::Closed) => write!(f, "{conn} closed"),
             Input::Client(conn, ClientEvent::Heartbeat) => write!(f, "{conn} heartbeat"),
             Input::Election(from, notification) => write!(f, "s{from} is {notification}"),
+            Input::EnsembleConfig(from, text) => {
+                let version = text.rsplit_once('\n').map_or(&**text, |(_, version)| version);
+                write!(f, "s{from} has a configuration in force, {version}")
+            }
             Input::Peer(link, PeerEvent::Up { peer, dialled }) => {
                 let how = if *dialled { "to" } else { "from" };
                 write!(f, "{link} up {how} s{peer}")

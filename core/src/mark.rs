@@ -325,6 +325,8 @@ marks! {
     ReadOnlyServed,
     /// a read-only server refuses a request that needs a leader
     ReadOnlyRequestRefused,
+    /// a looking server takes over a newer configuration that another server has in force
+    ConfigAdopted,
 }
 
 /// A set of [`Mark`]s.

@@ -157,6 +157,7 @@ impl Server {
             Input::Election(from, said) => self.on_notification(from, &said, &mut cx),
             Input::Peer(link, event) => self.on_peer(link, event, &mut cx),
             Input::Disk(event) => self.on_disk(event, &mut cx),
+            Input::EnsembleConfig(from, text) => self.on_config(from, &text, &mut cx),
         }
         self.adopt_members(&mut cx);
         if self.halted.is_none() {
@@ -316,16 +317,26 @@ impl Server {
             voters: members.voters().ids().collect(),
             observers: observers.collect(),
         });
-        if !membership.is_changing() {
+        if !membership.is_changing() && membership.is_logged() {
             let voters = kept_list(membership.active().members().voters());
             if self.replica.state().voters != voters && membership.is_established() {
                 // A start must not wait for voters that have left.
                 self.replica.save_state(cx, |state| state.voters = voters);
             }
         }
-        if let Role::Leading(leader) = &mut self.role {
-            let effect = leader.on_new_members(cx);
-            self.apply_leader_effect(effect, cx);
+        match &mut self.role {
+            Role::Looking(looking) => {
+                // The votes so far are those of other voters.
+                let election = Election::new(cx.config.id(), looking.round(), None);
+                self.role = Role::Looking(election.among(cx.voters));
+                self.front.end_read_only(&mut self.replica, cx);
+                self.continue_election(cx);
+            }
+            Role::Following(_) => {}
+            Role::Leading(leader) => {
+                let effect = leader.on_new_members(cx);
+                self.apply_leader_effect(effect, cx);
+            }
         }
     }
 

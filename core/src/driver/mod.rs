@@ -149,7 +149,9 @@ impl Driver {
     pub fn push(&mut self, input: Input) {
         match input {
             Input::Disk(event) => self.disk.push_back(event),
-            Input::Election(..) | Input::Peer(..) => self.peers.push(input),
+            Input::Election(..) | Input::EnsembleConfig(..) | Input::Peer(..) => {
+                self.peers.push(input);
+            }
             Input::Timeout | Input::Client(..) => unreachable!("{input} comes from the driver"),
         }
     }
@@ -227,6 +229,7 @@ impl Driver {
         self.clients.deliver(&mut out.clients, reads, now.mono);
         self.peers.set_ensemble(server.ensemble_id());
         self.peers.set_members(server.members());
+        self.peers.set_ensemble_config(server.ensemble_config());
         self.peers.deliver(&mut out.peers, &mut out.election, now.mono);
         // Only a server of an ensemble changes its role: turns of others ask for no status.
         let status = self.is_ensemble.then(|| server.status());

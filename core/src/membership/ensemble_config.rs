@@ -157,11 +157,6 @@ impl EnsembleConfig {
     pub fn server(&self, id: ServerId) -> Option<&Member> {
         self.servers.get(&id)
     }
-
-    /// Have both the same voters, and the same quorums of them?
-    pub(crate) fn has_voters_of(&self, other: &EnsembleConfig) -> bool {
-        self.members.voters() == other.members.voters()
-    }
 }
 
 /// The number of a server. As in ZooKeeper, one that joins may have a number that its own

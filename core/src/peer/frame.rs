@@ -19,8 +19,8 @@ use bytes::{Buf, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::PeerMessage;
 use super::secret::{FrameKey, SIGNATURE_BYTES};
+use super::{Notification, PeerMessage};
 
 /// Bytes of a frame's length.
 const LENGTH_BYTES: usize = 4;
@@ -57,8 +57,9 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// For notifications, which have some 40 bytes.
-    pub const NOTIFICATION: Bounds = Bounds { any: 1 << 10, long: 0, long_kinds: &[] };
+    /// For notifications, which have some 40 bytes, and the text of a configuration, which has some
+    /// 60 bytes for each server.
+    pub const NOTIFICATION: Bounds = Bounds { any: 32 << 10, long: 0, long_kinds: &[] };
 
     /// For a link that has been greeted, before its dialler is accepted as a learner.
     pub const GREETED: Bounds = Bounds { any: SMALL_MAX, long: 0, long_kinds: &[] };
@@ -106,6 +107,20 @@ impl Writer {
         match message {
             PeerMessage::Learner(message) => self.encode(message, out),
             PeerMessage::Leader(message) => self.encode(message, out),
+        }
+    }
+
+    /// Appends a notification as the next frame, with the text of the configuration that its sender
+    /// has in force, if there is one. Versions before 0.3.0 read the notification only.
+    pub fn encode_notification(
+        &mut self,
+        notification: &Notification,
+        config: Option<&str>,
+        out: &mut Vec<u8>,
+    ) {
+        match config {
+            None => self.encode(notification, out),
+            Some(config) => self.encode(&(notification, config), out),
         }
     }
 
@@ -168,6 +183,23 @@ impl Reader {
         }
     }
 
+    /// Takes the next notification off `buffer`, with the text of its sender's configuration if the
+    /// frame has one; `None` if it is incomplete.
+    ///
+    /// # Errors
+    /// [`BadFrame`]: the connection must be closed.
+    pub fn decode_notification(
+        &mut self,
+        buffer: &mut BytesMut,
+    ) -> Result<Option<(Notification, Option<String>)>, BadFrame> {
+        let Some(content) = self.take_content(buffer)? else { return Ok(None) };
+        let decoded = postcard::take_from_bytes(&content).and_then(|(notification, rest)| {
+            let config = (!rest.is_empty()).then(|| postcard::from_bytes(rest)).transpose()?;
+            Ok((notification, config))
+        });
+        decoded.map(Some).map_err(|_| BadFrame::Content)
+    }
+
     /// Takes the next frame off `buffer`; `None` if it is incomplete.
     ///
     /// # Errors
@@ -176,6 +208,12 @@ impl Reader {
         &mut self,
         buffer: &mut BytesMut,
     ) -> Result<Option<T>, BadFrame> {
+        let Some(content) = self.take_content(buffer)? else { return Ok(None) };
+        postcard::from_bytes(&content).map(Some).map_err(|_| BadFrame::Content)
+    }
+
+    /// Takes the content of the next frame off `buffer`; `None` if it is incomplete.
+    fn take_content(&mut self, buffer: &mut BytesMut) -> Result<Option<BytesMut>, BadFrame> {
         let head = head_bytes(self.key.as_ref());
         let Some(mut length) = buffer.get(..LENGTH_BYTES) else {
             return Ok(None);
@@ -191,16 +229,17 @@ impl Reader {
         if buffer.len() < head + whole {
             return Ok(None);
         }
-        let frame = buffer.split_to(head + whole);
-        let (mut sum, content) = (&frame[LENGTH_BYTES..head], &frame[head..]);
+        let mut frame = buffer.split_to(head + whole);
+        let content = frame.split_off(head);
+        let mut sum = &frame[LENGTH_BYTES..];
         if let Some(key) = &mut self.key {
-            if !key.verify(content, sum) {
+            if !key.verify(&content, sum) {
                 return Err(BadFrame::Signature);
             }
-        } else if crc32c::crc32c(content) != sum.get_u32_le() {
+        } else if crc32c::crc32c(&content) != sum.get_u32_le() {
             return Err(BadFrame::Checksum);
         }
-        postcard::from_bytes(content).map(Some).map_err(|_| BadFrame::Content)
+        Ok(Some(content))
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Membership {
     active: EnsembleConfig,
     /// The configuration that is logged and not applied, and the zxid of its transaction.
     next: Option<(Zxid, EnsembleConfig)>,
+    /// Another server has named the active configuration; this server's log does not have it.
+    adopted: bool,
     /// The members of the active configuration; until the next one is active, all members of both.
     members: Arc<Members>,
 }
@@ -43,27 +45,29 @@ impl Membership {
         if let Some(stored) = stored(tree) {
             membership.activate(&stored);
         }
+        let mut earlier = BTreeSet::new();
         for entry in entries {
             let TxnOp::Reconfig { config: text } = Txn::decode(entry)?.op else { continue };
             let next = EnsembleConfig::parse(&text).map_err(|what| Corrupt { what })?;
-            // Reconfigurations follow each other, so the one before was in force.
-            if let Some((_, active)) = membership.next.take() {
-                membership.activate(&active);
-            }
+            earlier.insert(kept_list(membership.active.members().voters()));
             membership.propose(entry.zxid, next);
         }
+        earlier.insert(kept_list(membership.active.members().voters()));
         if let Some((_, next)) = membership.next.clone()
+            && membership.is_established()
             && kept_list(next.members().voters()) == *voters
-            && !next.has_voters_of(&membership.active)
+            && !earlier.contains(voters)
         {
-            // The state file names its voters since it is in force.
+            // The state file names its voters since it is in force. A list that an earlier
+            // configuration has, too, may be of that one.
             membership.activate(&next);
         }
         Ok(Some(membership))
     }
 
     fn new(active: EnsembleConfig) -> Membership {
-        Membership { members: Arc::new(active.members().clone()), active, next: None }
+        let members = Arc::new(active.members().clone());
+        Membership { members, active, next: None, adopted: false }
     }
 
     /// The configuration in force.
@@ -87,6 +91,11 @@ impl Membership {
         self.active.version > Zxid::ZERO
     }
 
+    /// Does the log of this server have the configuration in force?
+    pub(crate) fn is_logged(&self) -> bool {
+        !self.adopted
+    }
+
     /// The line of a server: of the next configuration, if that has one.
     pub(crate) fn member(&self, id: ServerId) -> Option<&Member> {
         let next = self.next.as_ref().and_then(|(_, next)| next.server(id));
@@ -98,8 +107,12 @@ impl Membership {
         &self.members
     }
 
-    /// A configuration is logged.
+    /// A configuration is logged. Reconfigurations follow each other (RECONF-03), so the one before
+    /// is in force.
     pub(super) fn propose(&mut self, zxid: Zxid, next: EnsembleConfig) {
+        if let Some((_, before)) = self.next.take() {
+            self.activate(&before);
+        }
         if next.version > self.active.version {
             let both = self.active.members().with_next(next.members());
             self.members = Arc::new(both);
@@ -107,17 +120,32 @@ impl Membership {
         }
     }
 
+    /// Another server has this configuration in force. Returns whether it is newer than what this
+    /// server knows.
+    fn adopt(&mut self, config: &EnsembleConfig) -> bool {
+        let newer = config.version > self.active.version;
+        if newer {
+            self.activate(config);
+            self.adopted = true;
+        }
+        newer
+    }
+
     /// A configuration is committed.
     pub(super) fn activate(&mut self, config: &EnsembleConfig) {
         if config.version > self.active.version {
             *self = Membership::new(config.clone());
+        } else if config.version == self.active.version && self.adopted {
+            // A new pointer makes the server store the voters.
+            self.members = Arc::new(Members::clone(&self.members));
+            self.adopted = false;
         }
     }
 
     /// Everything after `zxid` is removed from the log.
     pub(super) fn truncate(&mut self, zxid: Zxid) {
         if self.next.take_if(|(at, _)| *at > zxid).is_some() {
-            *self = Membership::new(self.active.clone());
+            self.members = Arc::new(self.active.members().clone());
         }
     }
 
@@ -145,6 +173,13 @@ impl Replica {
     /// The replicated configuration; `None` if reconfiguration is disabled.
     pub(crate) fn membership(&self) -> Option<&Membership> {
         self.membership.as_ref()
+    }
+
+    /// Takes over the configuration that another server has in force, if it is newer than what this
+    /// server knows. Returns whether it is.
+    pub(crate) fn adopt_config(&mut self, text: &str) -> bool {
+        let config = EnsembleConfig::parse(text).ok();
+        self.membership.as_mut().zip(config).is_some_and(|(own, config)| own.adopt(&config))
     }
 
     /// The replicated configuration, once a leader has established one.

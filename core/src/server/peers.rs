@@ -64,6 +64,19 @@ impl Server {
         self.continue_election(cx);
     }
 
+    /// Another server has this configuration in force. A server that was down or apart when it was
+    /// committed may know none of its servers, and could never find the leader: it takes the
+    /// configuration over, until its own log names it (Java `QuorumPeer.processReconfig` in
+    /// `FastLeaderElection`).
+    pub(super) fn on_config(&mut self, from: ServerId, text: &str, cx: &mut Cx<'_>) {
+        if let (Role::Looking(_), true) = (&self.role, cx.members.contains(from)) {
+            let adopted = self.replica.adopt_config(text);
+            if adopted {
+                cx.mark(Mark::ConfigAdopted);
+            }
+        }
+    }
+
     /// Continues the election. The vote of this server waits until no write is under way, because
     /// it states the end of the durable log.
     pub(super) fn continue_election(&mut self, cx: &mut Cx<'_>) {

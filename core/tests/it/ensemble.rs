@@ -55,7 +55,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use zabkeeper_core::io::{ClientCommand, Outbox, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage};
+use zabkeeper_core::peer::{Notification, PeerMessage, ServerState};
 use zabkeeper_core::store::DiskEvent;
 use zabkeeper_core::{
     Config, ConnId, EnsembleConfig, Epoch, Input, Instant, LinkId, Now, ReconfigOptions, Server,
@@ -144,7 +144,7 @@ struct Event {
 }
 
 enum What {
-    Election(Notification),
+    Election(Notification, Option<String>),
     Dial(LinkId),
     Message(usize, PeerMessage),
     Down(usize),
@@ -272,7 +272,7 @@ impl Play {
         event.at <= self.now.mono
             && match event.what {
                 What::Disk => !self.held_disks.contains(&event.to),
-                What::Election(_) | What::Dial(_) | What::Message(..) | What::Down(_) => {
+                What::Election(..) | What::Dial(_) | What::Message(..) | What::Down(_) => {
                     !self.held.contains(&(event.from, event.to))
                 }
             }
@@ -325,7 +325,10 @@ impl Play {
     fn happen(&mut self, index: usize) {
         let Event { from, to, what, .. } = self.events.remove(index);
         match what {
-            What::Election(said) => {
+            What::Election(said, config) => {
+                if let Some(text) = config.filter(|_| self.runs(to)) {
+                    self.step(to, Input::EnsembleConfig(from, text));
+                }
                 if self.runs(to) {
                     self.step(to, Input::Election(from, said));
                 }
@@ -444,9 +447,19 @@ impl Play {
                 self.events.push(Event { at: now, from, to: from, what: What::Disk });
             }
         }
+        // The driver sends it to those who know it, too.
+        let in_force =
+            self.members[&from].server.as_ref().and_then(Server::ensemble_config).cloned();
         for (to, said) in out.election {
+            let newer = |config: &EnsembleConfig| {
+                let known = self.members[&to].server.as_ref().and_then(Server::ensemble_config);
+                known.is_some_and(|known| known.version < config.version)
+            };
+            let answers = said.server_state != ServerState::Looking;
+            let config = in_force.as_ref().filter(|config| answers && newer(config));
             if !self.cut.contains(&(from, to)) {
-                self.events.push(Event { at: now, from, to, what: What::Election(said) });
+                let what = What::Election(said, config.map(EnsembleConfig::to_string));
+                self.events.push(Event { at: now, from, to, what });
             }
         }
         for command in out.peers {

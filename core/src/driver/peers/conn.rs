@@ -138,12 +138,15 @@ impl PeerConn {
         read.into_iter().chain(self.deadline).min()
     }
 
-    /// The newest complete notification that has arrived; the older ones are dropped. If too many
-    /// have arrived recently, reading pauses.
-    pub(super) fn take_newest(&mut self, now: Instant) -> Result<Option<Notification>, BadFrame> {
+    /// The newest complete notification that has arrived, with the configuration that came with it;
+    /// the older ones are dropped. If too many have arrived recently, reading pauses.
+    pub(super) fn take_newest(
+        &mut self,
+        now: Instant,
+    ) -> Result<Option<(Notification, Option<String>)>, BadFrame> {
         let mut newest = None;
-        while let Some(notification) = self.reader.decode(&mut self.buffer)? {
-            newest = Some(notification);
+        while let Some(received) = self.reader.decode_notification(&mut self.buffer)? {
+            newest = Some(received);
         }
         if newest.is_some() {
             self.heard = true;

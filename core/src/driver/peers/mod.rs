@@ -33,7 +33,7 @@ use std::time::Duration;
 use super::clients::Interest;
 use super::unfinished::Unfinished;
 use crate::config::Config;
-use crate::ids::{Instant, LinkId, ServerId};
+use crate::ids::{Instant, LinkId, ServerId, Zxid};
 use crate::io::{Input, PeerCommand, PeerEvent};
 use crate::membership::Members;
 use crate::peer::Notification;
@@ -97,6 +97,8 @@ pub struct Peers {
     options: PeerOptions,
     /// The members as the core knows them.
     members: Arc<Members>,
+    /// Version and text of the configuration in force.
+    ensemble_config: Option<(Zxid, Arc<str>)>,
     /// The values that this server sends in greetings.
     local: Local,
     /// The servers that the core has dialled, and those whose id a connection has claimed.
@@ -170,6 +172,7 @@ impl Peers {
         Peers {
             local: Local { id: config.id(), ensemble: options.ensemble, secrets, demands_secret },
             members: Arc::new(config.members().clone()),
+            ensemble_config: None,
             config,
             options,
             peers: BTreeMap::new(),
@@ -358,13 +361,6 @@ impl Peers {
         conn.is_some_and(|conn| !std::mem::replace(&mut conn.blocked, true))
     }
 
-    /// Sets the members as the core knows them.
-    pub(super) fn set_members(&mut self, members: &Arc<Members>) {
-        if !Arc::ptr_eq(members, &self.members) {
-            self.members = members.clone();
-        }
-    }
-
     /// Sets the core's ensemble id, for greetings.
     pub(super) fn set_ensemble(&mut self, ensemble: u64) {
         self.local.ensemble = ensemble;
@@ -499,7 +495,9 @@ impl Peers {
             (Channel::Election, _) if conn.paused_until.is_some() => return,
             // The other end answers on a connection of this server if it does not list this server.
             (Channel::Election, _) => conn.take_newest(now).map(|newest| {
-                if let Some(notification) = newest {
+                if let Some((notification, config)) = newest {
+                    let config = config.map(|text| Input::EnsembleConfig(from, text));
+                    self.inputs.extend(config);
                     self.push(Input::Election(from, notification));
                 }
             }),
@@ -559,7 +557,7 @@ impl Peers {
         let Some(notification) = peer.newest.take() else { return };
         conn.sending = Some(notification);
         conn.deadline = Some(now.after(self.options.connect_timeout));
-        self.queue(link, |writer, out| writer.encode(&notification, out));
+        self.queue_notification(link, &notification);
     }
 
     /// Queues the bytes that `encode` writes.

@@ -1,14 +1,17 @@
 //! Servers that are not among the members: they follow without a vote (RECONF-13, RECONF-15).
 //!
-//! Owns how many of them are connected, and how they are answered: no address of theirs is known,
+//! Owns how many of them are connected, and how they and others who do not know the members are
+//! answered: no address of theirs is known,
 //! so they are answered on the connections that they have dialled. Must not decide whom the core
 //! lets follow.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::{Peer, Peers};
-use crate::ids::ServerId;
-use crate::peer::Notification;
+use crate::ids::{LinkId, ServerId, Zxid};
+use crate::membership::{EnsembleConfig, Members};
+use crate::peer::{Notification, ServerState};
 
 /// Servers with connections that are not among the members. Above the bound, another one is refused
 /// until one of them has gone.
@@ -36,7 +39,32 @@ impl Peers {
         let Some(peer) = self.peers.get(&to) else { return };
         let Some(link) = peer.listeners.last().copied() else { return };
         if self.conns.get(&link).is_some_and(|conn| conn.is_open() && conn.output.is_empty()) {
-            self.queue(link, |writer, out| writer.encode(notification, out));
+            self.queue_notification(link, notification);
+        }
+    }
+
+    /// Queues a notification. If it answers a server that looks for a leader, that server may not
+    /// know the members, so the configuration in force comes with it.
+    pub(super) fn queue_notification(&mut self, link: LinkId, notification: &Notification) {
+        let answers = notification.server_state != ServerState::Looking;
+        let config = self.ensemble_config.clone().filter(|_| answers);
+        let text = config.as_ref().map(|(_, text)| &**text);
+        self.queue(link, |writer, out| writer.encode_notification(notification, text, out));
+    }
+
+    /// Sets the members as the core knows them.
+    pub(in crate::driver) fn set_members(&mut self, members: &Arc<Members>) {
+        if !Arc::ptr_eq(members, &self.members) {
+            self.members = members.clone();
+        }
+    }
+
+    /// Sets the configuration that the core has in force, if a leader has established one.
+    pub(in crate::driver) fn set_ensemble_config(&mut self, config: Option<&EnsembleConfig>) {
+        let config = config.filter(|config| config.version > Zxid::ZERO);
+        let known = self.ensemble_config.as_ref().map(|(version, _)| *version);
+        if known != config.map(|config| config.version) {
+            self.ensemble_config = config.map(|config| (config.version, config.to_string().into()));
         }
     }
 }

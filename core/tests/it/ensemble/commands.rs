@@ -132,7 +132,7 @@ impl Play {
                 let ways = self.ways(way);
                 assert!(ways.iter().all(|(from, _)| !self.runs(*from)), "{way}: not dead");
                 self.events.retain(|event| {
-                    let sent = matches!(event.what, What::Message(..) | What::Election(_));
+                    let sent = matches!(event.what, What::Message(..) | What::Election(..));
                     !sent || !ways.contains(&(event.from, event.to))
                 });
             }

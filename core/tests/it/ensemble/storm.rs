@@ -148,14 +148,19 @@ impl Storm {
             (event.from, event.to) == way && event.at <= now && !matches!(event.what, What::Disk)
         });
         let next = next.unwrap();
-        if let What::Election(said) = &self.play.events[next].what {
+        if let What::Election(said, config) = &self.play.events[next].what {
             // Notifications may be lost, and repeated.
-            let said = *said;
+            let (said, config) = (*said, config.clone());
             match self.below(8) {
                 n if n < self.lost => drop(self.play.events.remove(next)),
                 7 => {
                     let (from, to) = way;
-                    self.play.events.push(Event { at: now, from, to, what: What::Election(said) });
+                    self.play.events.push(Event {
+                        at: now,
+                        from,
+                        to,
+                        what: What::Election(said, config),
+                    });
                     self.play.happen(next);
                 }
                 _ => self.play.happen(next),
