@@ -6,6 +6,7 @@
 
 pub mod answers;
 pub mod checker;
+pub mod ensemble;
 pub mod guard;
 pub mod model;
 pub mod observe;

@@ -258,6 +258,14 @@ pub enum Observation<'a> {
         /// All voters.
         voters: &'a [ServerId],
     },
+    /// From this step, or from its start on, a server has this configuration in force, which a
+    /// leader has established. Observed before the outputs of the step.
+    InForce {
+        /// The server.
+        server: ServerId,
+        /// The version of the configuration.
+        version: Zxid,
+    },
     /// A fault is injected into these servers, or the links between them, and lasts until then.
     FaultInjected {
         /// The servers.

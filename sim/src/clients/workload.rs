@@ -11,6 +11,7 @@ mod op;
 mod options;
 mod outcome;
 mod quota;
+mod reconfig;
 
 use std::collections::BTreeMap;
 
@@ -50,9 +51,13 @@ const ODD_PATHS: [&str; 18] = [
     "/zookeeper/quota",
 ];
 
-/// The paths of a run.
+/// The paths and the servers that the calls of a run name.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KeySpace(Vec<String>);
+pub struct KeySpace {
+    paths: Vec<String>,
+    /// The servers that reconfigurations name: those from 1 to this.
+    servers: u32,
+}
 
 /// The source of one client's operations.
 #[derive(Debug)]
@@ -70,6 +75,8 @@ pub struct Ops {
     focus: Option<usize>,
     /// Versions seen last.
     versions: BTreeMap<(Number, String), i32>,
+    /// The version of the ensemble's configuration that was seen last.
+    config_version: Option<i64>,
 }
 
 /// The kind of a node's version.
@@ -96,12 +103,18 @@ impl KeySpace {
         let first: Vec<String> = paths.iter().take(2).cloned().collect();
         let more = usize::try_from(hot).expect("small");
         paths.extend(first.into_iter().cycle().take(more));
-        KeySpace(paths)
+        KeySpace { paths, servers: 3 }
+    }
+
+    /// The same for a run with this many servers.
+    #[must_use]
+    pub fn with_servers(self, servers: u32) -> KeySpace {
+        KeySpace { servers, ..self }
     }
 
     /// Number of paths, repetitions included.
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.paths.len()
     }
 }
 
@@ -110,7 +123,19 @@ impl Ops {
     pub fn new(client: ClientId, mut rng: Rng) -> Ops {
         let only_reads = rng.chance(1, 4);
         let (before, versions) = (Vec::new(), BTreeMap::new());
-        Ops { client, rng, only_reads, serial: 0, other_users: 0, before, focus: None, versions }
+        let (focus, config_version) = (None, None);
+        let (serial, other_users) = (0, 0);
+        Ops {
+            client,
+            rng,
+            only_reads,
+            serial,
+            other_users,
+            before,
+            focus,
+            versions,
+            config_version,
+        }
     }
 
     /// The next operation.
@@ -185,6 +210,7 @@ impl Ops {
             | Op::Container
             | Op::Ttl
             | Op::Quota => self.single(op, options, keys),
+            Op::Reconfig => self.reconfigure(keys.servers),
             Op::MultiRead => {
                 let count = self.rng.below(5);
                 Request::MultiRead((0..count).map(|_| self.read_part(keys)).collect())
@@ -192,7 +218,7 @@ impl Ops {
         }
     }
 
-    fn path(&mut self, KeySpace(paths): &KeySpace) -> String {
+    fn path(&mut self, KeySpace { paths, .. }: &KeySpace) -> String {
         let index = match self.focus {
             Some(path) => {
                 let index = self.rng.decided(path as u64, paths.len() as u64);
@@ -263,7 +289,7 @@ impl Ops {
                 Request::GetChildren { path, watch, with_stat }
             }
             Op::Sync => Request::Sync { path },
-            Op::Multi | Op::MultiRead => unreachable!("a multi is no part of another"),
+            Op::Multi | Op::MultiRead | Op::Reconfig => unreachable!("no part of a multi"),
             Op::GetAcl => Request::GetAcl { path },
             Op::SetAcl => {
                 let version = self.version_of(Number::Acl, &path);
@@ -338,6 +364,7 @@ impl Ops {
 
     /// Remembers the versions in a reply.
     pub fn learn(&mut self, path: &str, body: &ReplyBody) {
+        self.learn_config(path, body);
         let stat = match body {
             ReplyBody::Stat(stat)
             | ReplyBody::Data(_, stat)
@@ -480,7 +507,8 @@ mod tests {
     #[test]
     fn workload_makes_every_operation() {
         let kinds: BTreeSet<Op> = made(1_000).into_iter().map(|(op, _)| op).collect();
-        assert!(Op::ALL.into_iter().all(|op| kinds.contains(&op)), "{kinds:?}");
+        let usual = Op::ALL.into_iter().filter(|op| *op != Op::Reconfig);
+        assert!(usual.eq(kinds));
     }
 
     /// ACL-17.
@@ -553,7 +581,8 @@ mod tests {
 
     #[test]
     fn key_space_is_small_and_shallow() {
-        let KeySpace(paths) = KeySpace::draw(50, 7, &mut Seeds::new(2).stream("workload", 0));
+        let KeySpace { paths, .. } =
+            KeySpace::draw(50, 7, &mut Seeds::new(2).stream("workload", 0));
         assert_eq!(paths.len(), 57);
         let hot = |path: &str| paths.iter().filter(|other| *other == path).count();
         assert_eq!((hot(&paths[0]), hot(&paths[1]), hot(&paths[2])), (5, 4, 1));

@@ -229,6 +229,7 @@ const OFTEN: u64 = 1;
 pub fn weight(mark: Mark) -> u64 {
     match mark {
         Mark::BroadcastBegun
+        | Mark::ConfigAdopted
         | Mark::Inapplicable
         | Mark::ConnHeldTooLong
         | Mark::SessionTakenOver

@@ -29,11 +29,12 @@ pub enum Sometimes {
     HandshakeLate,
     AnswerInParts,
     CommandRefused,
+    Reconfigured,
 }
 
 impl Sometimes {
     /// All conditions, in order.
-    pub const ALL: [Sometimes; 19] = [
+    pub const ALL: [Sometimes; 20] = [
         Sometimes::TwoLeaders,
         Sometimes::NobodyUp,
         Sometimes::UncommittedCut,
@@ -53,6 +54,7 @@ impl Sometimes {
         Sometimes::HandshakeLate,
         Sometimes::AnswerInParts,
         Sometimes::CommandRefused,
+        Sometimes::Reconfigured,
     ];
 
     /// The condition in words.
@@ -82,6 +84,7 @@ impl Sometimes {
             }
             Sometimes::AnswerInParts => "an answer to an operator takes several turns",
             Sometimes::CommandRefused => "the whitelist refuses a command of an operator",
+            Sometimes::Reconfigured => "a configuration that a client asked for comes into force",
             Sometimes::DamageRefused => "recovery refuses a disk that is damaged",
         }
     }

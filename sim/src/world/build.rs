@@ -114,9 +114,11 @@ fn shared_part(
     let seeds = Seeds::new(base.seed);
     let keys = &mut Seeds::new(base.keys).stream("workload", 0);
     let keys = KeySpace::draw(options.workload.paths, options.workload.hot, keys);
+    let keys = keys.with_servers(options.servers);
     let tie = if base.in_order { Rng::scripted(Vec::new()) } else { seeds.stream("queue", 0) };
     let servers: Vec<ServerId> = options.all_servers().collect();
-    let first = options.first_voters().unwrap_or_else(|| options.voters().collect());
+    let first = options.first_voters().or(options.reconfigured());
+    let first = first.unwrap_or_else(|| options.voters().collect());
     let checker = Checker::new(&first, options.rules());
     let checker = checker.with_weights(options.weights()).without(&options.without);
     Shared {

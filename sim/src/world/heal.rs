@@ -82,6 +82,10 @@ impl World {
     /// contain a majority of all voters that know the history they have acknowledged. A server with
     /// a lost disk or without any history does not count.
     fn left_out(&self) -> BTreeMap<ServerId, Fate> {
+        if self.shared.options.reconfigured().is_some() {
+            // A server that is down may be the only one that knows which voters a quorum needs.
+            return BTreeMap::new();
+        }
         let servers = self.shared.options.servers;
         let mut fates = self.shared.options.left_out.fates(servers);
         if fates.is_empty() {
@@ -106,9 +110,15 @@ impl World {
         if self.is_quorum(&knows) && most_of_first { fates } else { BTreeMap::new() }
     }
 
-    /// Whether these servers include a quorum of the voters.
+    /// Whether these servers include a quorum of the voters; with reconfigurations, of the voters
+    /// that any server knows.
     pub(super) fn is_quorum(&self, servers: &BTreeSet<ServerId>) -> bool {
         let options = &self.shared.options;
+        if options.reconfigured().is_some() {
+            let servers_up = self.nodes.values().filter_map(Node::server);
+            let mut known = servers_up.map(|server| server.members().voters());
+            return known.all(|voters| voters.is_quorum(|id| servers.contains(&id)));
+        }
         match options.weights() {
             None => {
                 let voters = || options.voters();

@@ -11,10 +11,11 @@ use zabkeeper_core::driver::{self, ClientLimits, TurnLimits};
 use zabkeeper_core::throttle::{ThrottleOptions, Weights};
 use zabkeeper_core::wire::{FourLetterCommand, MAX_FRAME_DEFAULT};
 use zabkeeper_core::{
-    AuthOptions, Config, Limits, Members, Membership, ServerId, SessionOptions, TreeOptions,
-    Voters, WallMs,
+    AuthOptions, Config, EnsembleConfig, Limits, Members, Membership, ReconfigOptions, ServerId,
+    SessionOptions, TreeOptions, Voters, WallMs,
 };
 
+use crate::check::ensemble;
 use crate::check::model::{LocalRules, Rules, TimeoutBounds};
 use crate::clients::workload::{Op, OpMix, WorkloadOptions};
 use crate::engine::fork::{self, Fork};
@@ -124,6 +125,9 @@ pub struct Options {
     pub grows_from: u32,
     /// When the remaining servers join.
     pub grows_at: Duration,
+    /// Number of servers in the first configuration, if clients reconfigure the ensemble; the
+    /// others list these and themselves. Zero: the configuration is static.
+    pub reconfig_from: u32,
     /// Groups and weights of the servers.
     pub groups: Groups,
     /// Content of `/zookeeper/config`, if it differs from the servers' own list.
@@ -349,9 +353,23 @@ impl Options {
         Members::new(self.core_voters()).with_observers(self.observers())
     }
 
+    /// The voters of the first configuration, if clients reconfigure the ensemble.
+    pub fn reconfigured(&self) -> Option<Vec<ServerId>> {
+        let first = self.reconfig_from.min(self.servers);
+        (first > 1).then(|| (1..=u64::from(first)).map(ServerId).collect())
+    }
+
+    /// The configuration in the files of a server: that of the first voters, and the server itself
+    /// if it is none of them (RECONF-15).
+    fn listed_by(&self, id: ServerId, first: &[ServerId]) -> EnsembleConfig {
+        let listed = first.iter().filter(|first| **first != id).chain([&id]);
+        let lines = listed.map(|id| ensemble::line(*id, ensemble::PARTICIPANT));
+        EnsembleConfig::parse(&lines.collect::<String>()).expect("servers have different addresses")
+    }
+
     /// The voters when the run begins, if the ensemble grows.
     pub fn first_voters(&self) -> Option<Vec<ServerId>> {
-        let grows = (1..self.servers).contains(&self.grows_from);
+        let grows = (1..self.servers).contains(&self.grows_from) && self.reconfigured().is_none();
         grows.then(|| (1..=u64::from(self.grows_from)).map(ServerId).collect())
     }
 
@@ -363,6 +381,10 @@ impl Options {
             tree: self.server.tree.clone(),
             local: self.local.clone(),
             membership: self.membership(),
+            first_config: self.reconfigured().map(|first| {
+                let lines = first.iter().map(|id| ensemble::line(*id, ensemble::PARTICIPANT));
+                lines.collect()
+            }),
             record_bytes: self.server.limits.record_bytes,
             epoch_txns: self.server.limits.epoch_txns,
             tick,
@@ -462,12 +484,19 @@ impl Options {
             lines + &self.group_lines() + "version=0"
         };
         let text = || self.members.clone().unwrap_or_else(called);
-        (self.servers > 1).then(|| Membership { text: text(), since: WallMs(1) })
+        let is_static = self.servers > 1 && self.reconfigured().is_none();
+        is_static.then(|| Membership { text: text(), since: WallMs(1) })
     }
 
     /// The configuration of one server.
     pub fn config(&self, id: ServerId) -> Config {
-        self.config_among(id, self.ensemble())
+        let Some(first) = self.reconfigured() else {
+            return self.config_among(id, self.ensemble());
+        };
+        let initial = self.listed_by(id, &first);
+        let mut config = self.config_among(id, initial.members().clone());
+        config.reconfig = Some(ReconfigOptions { initial, single_voter: false });
+        config
     }
 
     /// The same for these members.

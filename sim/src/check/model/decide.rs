@@ -5,11 +5,12 @@
 
 use bytes::Bytes;
 use zabkeeper_core::txn::{Lifetime, TxnOp};
-use zabkeeper_core::wire::{Acl, Id, OpCode, Perms, Request};
+use zabkeeper_core::wire::{Acl, Id, OpCode, Perms, ReconfigRequest, Request};
 use zabkeeper_core::{ErrorCode, WallMs, Zxid};
 
 use super::stage::{Header, Stage, length};
-use super::{Asker, Model, Node, bounds, lifetime, path};
+use super::{Asker, CONFIG_NODE, Model, Node, bounds, lifetime, path};
+use crate::check::ensemble::{self, Ensemble};
 
 /// The circumstances of a request.
 #[derive(Clone, Copy)]
@@ -71,6 +72,42 @@ impl Model {
             }
         };
         Some(decided.unwrap_or_else(|code| TxnOp::Error { code }))
+    }
+}
+
+impl Model {
+    /// The configuration that this request asks for, of a leader that has applied `applied`
+    /// (RECONF-01, RECONF-03 to RECONF-07).
+    ///
+    /// # Errors
+    /// The first check that refuses it, whoever asks.
+    pub fn next_config(
+        &self,
+        request: &ReconfigRequest,
+        applied: Zxid,
+    ) -> Result<Ensemble, ErrorCode> {
+        if self.rules().first_config.is_none() {
+            return Err(ErrorCode::ReconfigDisabled);
+        }
+        let node = self.node(CONFIG_NODE).expect("nobody can delete it");
+        let text = node.data.clone().unwrap_or_default();
+        let version = ensemble::version(&text).ok_or(ErrorCode::ReconfigInProgress)?;
+        if node.mzxid > applied {
+            return Err(ErrorCode::ReconfigInProgress);
+        }
+        if request.version != -1 && request.version.cast_unsigned() != version {
+            return Err(ErrorCode::BadVersion);
+        }
+        let text = std::str::from_utf8(&text).expect("reconfigurations write text");
+        let active = Ensemble::parse(text).expect("earlier requests were of this form");
+        let next = match &request.new_members {
+            Some(lines) => Ensemble::parse(&lines.replace(',', "\n")),
+            None => active.changed(
+                request.joining.as_deref().unwrap_or_default(),
+                request.leaving.as_deref().unwrap_or_default(),
+            ),
+        };
+        next.filter(|next| next.voters().len() > 1).ok_or(ErrorCode::BadArguments)
     }
 }
 
@@ -140,7 +177,8 @@ impl Stage<'_> {
             Request::NoPath { op, .. } if op.is_write() && *op != OpCode::Multi => {
                 Err(ErrorCode::Marshalling)
             }
-            Request::Reconfig | Request::Reconfigure(_) => Err(ErrorCode::ReconfigDisabled),
+            Request::Reconfig => Err(ErrorCode::ReconfigDisabled),
+            Request::Reconfigure(request) => self.decide_reconfig(case, request),
             Request::Multi(_)
             | Request::CloseSession
             | Request::Undecodable { .. }
@@ -198,6 +236,20 @@ impl Stage<'_> {
         Ok(TxnOp::Create { path, data, acl, lifetime, parent_creates })
     }
 
+    /// reconfig (edge 207), without the version of the new configuration. The check for a quorum of
+    /// the new voters comes before that of the permission, and belongs to the oracles: it depends
+    /// on the leader's links.
+    fn decide_reconfig(
+        &self,
+        case: Case<'_>,
+        request: &ReconfigRequest,
+    ) -> Result<TxnOp, ErrorCode> {
+        let next = self.model().next_config(request, case.applied)?;
+        let node = self.node(CONFIG_NODE).expect("nobody can delete it");
+        self.grants(case.ids, node, Perms::WRITE)?;
+        Ok(TxnOp::Reconfig { config: next.text(0) })
+    }
+
     fn decide_delete(&self, ids: &[Id], asked: &str, version: i32) -> Result<(), ErrorCode> {
         let parent_path = path::parent(asked).ok_or(ErrorCode::BadArguments)?;
         if path::is_reserved(asked) {
@@ -223,6 +275,9 @@ impl Stage<'_> {
         data: &Option<Bytes>,
         version: i32,
     ) -> Result<i32, ErrorCode> {
+        if asked == CONFIG_NODE && self.rules().first_config.is_some() {
+            return Err(ErrorCode::BadArguments);
+        }
         let next = self.decide_version(case.ids, asked, -1, Perms::WRITE)?;
         let node = self.node(asked).expect("it has a version");
         self.check_quota(case, asked, (0, bytes(data) - length(node)))?;

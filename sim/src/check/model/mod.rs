@@ -39,6 +39,9 @@ pub use node::{Node, PathHistory};
 pub use quota::is_quota;
 pub use read::Resumption;
 
+/// The node of the ensemble's configuration.
+pub const CONFIG_NODE: &str = "/zookeeper/config";
+
 /// The watch table of a one-shot watch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Table {
@@ -110,6 +113,8 @@ pub struct Rules {
     pub local: LocalRules,
     /// Content of `/zookeeper/config` for readers, in place of the stored data.
     pub membership: Option<Membership>,
+    /// The server lines of the first configuration, if clients reconfigure the ensemble.
+    pub first_config: Option<String>,
     /// Greatest size of an answer or a transaction, approximately, bytes; zero: no bound.
     pub record_bytes: usize,
     /// Greatest number of transactions of an epoch; zero: no bound.
@@ -275,7 +280,7 @@ impl Model {
             ("/", Node::initial(1, Vec::new(), 0)),
             ("/zookeeper", Node::initial(2, Vec::new(), 0)),
             ("/zookeeper/quota", Node::initial(0, Vec::new(), 0)),
-            ("/zookeeper/config", Node::initial(0, config_acl, -1)),
+            (CONFIG_NODE, Node::initial(0, config_acl, -1)),
         ] {
             model.digest = model.digest.wrapping_add(node.share(path));
             model.paths.insert(path.to_owned(), PathHistory::begin(node));

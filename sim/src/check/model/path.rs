@@ -2,8 +2,10 @@
 //!
 //! Owns which paths are valid, and their parents and names. Must not know which nodes exist.
 
+use super::CONFIG_NODE;
+
 /// Nodes that cannot be deleted (DATA-26).
-const RESERVED: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
+const RESERVED: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", CONFIG_NODE];
 
 /// Whether a node may have this path.
 pub(super) fn is_valid(path: &str) -> bool {

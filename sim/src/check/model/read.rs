@@ -9,7 +9,7 @@ use zabkeeper_core::wire::{
 };
 use zabkeeper_core::{ErrorCode, Zxid};
 
-use super::{Asker, Model, Node, Table, auth, bounds};
+use super::{Asker, CONFIG_NODE, Model, Node, Table, auth, bounds};
 
 /// The effects of setWatches for its paths (WATCH-20 to WATCH-22).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -164,7 +164,7 @@ impl Model {
     fn shown(&self, path: &str, zxid: Zxid) -> Result<Cow<'_, Node>, ErrorCode> {
         let node = self.node_at(read_as(path), zxid).ok_or(ErrorCode::NoNode)?;
         Ok(match &self.rules.membership {
-            Some(members) if path == "/zookeeper/config" => Cow::Owned(Node {
+            Some(members) if path == CONFIG_NODE => Cow::Owned(Node {
                 data: Some(members.text.clone().into()),
                 mtime: members.since.0,
                 version: -1,

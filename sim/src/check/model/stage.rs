@@ -13,7 +13,7 @@ use zabkeeper_core::wire::{Acl, EventType, Stat};
 use zabkeeper_core::{SessionId, WallMs, Zxid};
 
 use super::quota::{self, Figures};
-use super::{Firing, Kind, Model, Node, Rules, Table, Wrong, path};
+use super::{CONFIG_NODE, Firing, Kind, Model, Node, Rules, Table, Wrong, path};
 
 /// Zxid, session and time of the transaction.
 #[derive(Clone, Copy, Debug)]
@@ -225,9 +225,13 @@ impl<'a> Stage<'a> {
 
     /// RECONF-17: the version of the node is always -1.
     fn reconfigure(&mut self, config: &str) -> Result<(), Wrong> {
-        const PATH: &str = "/zookeeper/config";
-        let mut node = self.node(PATH).expect("nobody can delete it").clone();
-        self.replace_data(PATH, &mut node, &Some(Bytes::copy_from_slice(config.as_bytes())), -1);
+        let mut node = self.node(CONFIG_NODE).expect("nobody can delete it").clone();
+        self.replace_data(
+            CONFIG_NODE,
+            &mut node,
+            &Some(Bytes::copy_from_slice(config.as_bytes())),
+            -1,
+        );
         Ok(())
     }
 

@@ -30,6 +30,7 @@ pub(super) enum Id {
     Z18,
     Z19,
     Z20,
+    Z22,
     Z23,
     Z24,
     Z25,
@@ -80,7 +81,7 @@ pub(super) enum Id {
 
 impl Id {
     /// All ids, in order of declaration.
-    pub(super) const ALL: [Id; 66] = [
+    pub(super) const ALL: [Id; 67] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -101,6 +102,7 @@ impl Id {
         Id::Z18,
         Id::Z19,
         Id::Z20,
+        Id::Z22,
         Id::Z23,
         Id::Z24,
         Id::Z25,
@@ -228,6 +230,11 @@ impl Id {
                 "Z20",
                 "the snapshot, applied, committed and logged zxids of a server ascend in this \
                  order",
+            ),
+            Id::Z22 => (
+                "Z22",
+                "configurations come into force in the order of their versions, only committed \
+                 ones do, and a quorum of the new voters follows the leader that proposes one",
             ),
             Id::Z23 => (
                 "Z23",

@@ -10,7 +10,7 @@ use std::slice;
 use std::time::Duration;
 
 use zabkeeper_core::txn::{Origin, Txn, TxnOp};
-use zabkeeper_core::wire::{Id as Identity, Request};
+use zabkeeper_core::wire::{Id as Identity, ReconfigRequest, Request};
 use zabkeeper_core::{ErrorCode, Instant, ServerId, SessionId, Zxid};
 
 use super::Oracles;
@@ -20,7 +20,8 @@ use super::epochs::Proposed;
 use super::session_liveness::Pause;
 use super::text::maybe;
 use super::zab::Committed;
-use crate::check::model::{Asker, Kind, is_quota};
+use crate::check::ensemble::{self, Ensemble};
+use crate::check::model::{Asker, CONFIG_NODE, Kind, is_quota};
 
 /// Data from this length on is unique to one write attempt (C8); shorter data may repeat.
 const UNIQUE_DATA_BYTES: usize = 8;
@@ -40,7 +41,7 @@ impl Oracles {
             Err(corrupt) => return Oracles::fault(Id::Z2, vec![corrupt.to_string()]),
         };
         // The model applies the transaction even where a muted oracle rejects it.
-        let asked_for = self.was_asked_for(&txn, committed.proposed);
+        let asked_for = self.was_asked_for(&txn, &committed.proposed);
         self.checks.unless_muted(asked_for)?;
         self.checks.check(Id::S1, true, Vec::new)?;
         let shown = txn.to_string();
@@ -56,7 +57,7 @@ impl Oracles {
         })?;
         self.stamps.push((self.model.tip(), self.now));
         if let Some(ended) = ended {
-            self.ends(ended, committed.proposed, &shown)?;
+            self.ends(ended, &committed.proposed, &shown)?;
         }
         for firing in &firings {
             for conn in self.armed.take(firing) {
@@ -68,7 +69,7 @@ impl Oracles {
     }
 
     /// S6: the closeSession is committed. No client that was accepted has asked after its proposal.
-    fn ends(&mut self, session: SessionId, proposed: Proposed, shown: &str) -> Verdict {
+    fn ends(&mut self, session: SessionId, proposed: &Proposed, shown: &str) -> Verdict {
         let view = self.sessions.entry(session).or_default();
         view.ended = Some(proposed.order);
         let late = view.attached.filter(|attached| attached.asked > proposed.order);
@@ -82,7 +83,7 @@ impl Oracles {
         })
     }
 
-    fn was_asked_for(&mut self, txn: &Txn, proposed: Proposed) -> Verdict {
+    fn was_asked_for(&mut self, txn: &Txn, proposed: &Proposed) -> Verdict {
         match (&txn.op, txn.origin) {
             (TxnOp::CreateSession { .. }, Some(origin)) => {
                 self.session_was_asked_for(txn, origin, proposed)
@@ -113,6 +114,7 @@ impl Oracles {
                 vec!["a session that nobody asked for".to_owned(), format!("transaction: {txn}")],
             ),
             (_, Some(origin)) => self.write_was_asked_for(txn, origin, proposed),
+            (TxnOp::Reconfig { config }, None) => self.is_the_first_config(txn, config),
             (_, None) => {
                 self.lapsed.push(self.now);
                 let nobodys = txn.session == SessionId(0);
@@ -127,7 +129,20 @@ impl Oracles {
         }
     }
 
-    fn session_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: Proposed) -> Verdict {
+    /// RECONF-09, Z22: the first leader puts the configuration of the files into the log, with the
+    /// version of its epoch.
+    fn is_the_first_config(&mut self, txn: &Txn, config: &str) -> Verdict {
+        let node = self.model.node(CONFIG_NODE).and_then(|node| node.data.as_ref());
+        let known = node.and_then(|data| ensemble::version(data));
+        let version = Zxid::start_of(txn.zxid.epoch()).0;
+        let first = self.model.rules().first_config.as_deref().and_then(Ensemble::parse);
+        let right = known.is_none() && first.is_some_and(|first| first.text(version) == config);
+        self.checks.check(Id::Z22, right, || {
+            vec!["nobody asked for this configuration".to_owned(), format!("transaction: {txn}")]
+        })
+    }
+
+    fn session_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: &Proposed) -> Verdict {
         let evidence = |what: &str| vec![format!("{}: {what}", origin.conn), txn.to_string()];
         let global = !self.conns.get(&origin.conn).is_some_and(|conn| conn.begins_local);
         self.checks
@@ -159,14 +174,14 @@ impl Oracles {
 
     /// S3: a leader expires the session. An answered request touched the session no earlier than it
     /// was sent. Clocks run up to a tenth fast, so an eighth is allowed.
-    fn session_has_expired(&mut self, txn: &Txn, proposed: Proposed) -> Verdict {
+    fn session_has_expired(&mut self, txn: &Txn, proposed: &Proposed) -> Verdict {
         let Some(expiry) = self.liveness.before_expiry(txn.zxid) else {
             return Ok(());
         };
         let silent = proposed.at.since(expiry.received.max(proposed.leads_since));
         let timeout = expiry.timeout_in(proposed.leads_since);
         self.checks.check(Id::S3, silent >= timeout * 7 / 8, || {
-            let Proposed { at, by, leads_since, .. } = proposed;
+            let Proposed { at, by, leads_since, .. } = *proposed;
             vec![
                 format!("silent for {silent:?}, and its timeout is {timeout:?}"),
                 format!(
@@ -198,7 +213,7 @@ impl Oracles {
         })
     }
 
-    fn write_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: Proposed) -> Verdict {
+    fn write_was_asked_for(&mut self, txn: &Txn, origin: Origin, proposed: &Proposed) -> Verdict {
         self.learns_its_session(origin.conn, txn.session);
         self.may_write(origin.conn, &|| format!("transaction: {txn}"))?;
         let who = self.who(origin.conn);
@@ -257,7 +272,7 @@ impl Oracles {
         if local {
             self.owns_nothing(session, (&request, &txn.op), who)?;
         }
-        self.is_the_right_outcome(txn, &request, (&ids, proposed.applied), who)?;
+        self.is_the_right_outcome(txn, &request, (&ids, proposed), who)?;
         self.is_written_once(txn, &request)
     }
 
@@ -265,16 +280,25 @@ impl Oracles {
         &mut self,
         txn: &Txn,
         request: &Request,
-        (ids, applied): (&[Identity], Zxid),
+        (ids, proposed): (&[Identity], &Proposed),
         who: Who,
     ) -> Verdict {
         let asker = Asker { session: txn.session, ids };
+        if let Request::Reconfigure(request) = request
+            && self.had_no_quorum(request, &txn.op, proposed, who)?
+        {
+            return Ok(());
+        }
+        let versioned = |op| with_version(op, txn.zxid);
         let mut right = self.model.decide(asker, request).expect("only writes are executed");
-        if right != txn.op && self.model.rules().tree.enforce_quota {
-            // The leader checks quotas on the state that it has applied, which may be older
-            // (DATA-32).
-            let mut states = self.model.tips_from(applied);
-            let each = |at| self.model.decide_over(asker, request, at);
+        right = versioned(right);
+        let lags =
+            self.model.rules().tree.enforce_quota || matches!(request, Request::Reconfigure(_));
+        if right != txn.op && lags {
+            // The leader checks quotas, and whether a reconfiguration is under way, on the state
+            // that it has applied, which may be older (DATA-32, RECONF-03).
+            let mut states = self.model.tips_from(proposed.applied);
+            let each = |at| self.model.decide_over(asker, request, at).map(versioned);
             let found = states.find_map(|at| each(at).filter(|right| *right == txn.op));
             right = found.unwrap_or(right);
         }
@@ -298,6 +322,33 @@ impl Oracles {
             self.checks.check(Id::T8, true, Vec::new)?;
         }
         Ok(())
+    }
+
+    /// RECONF-08, Z22: a reconfiguration is refused for lack of a quorum of its voters exactly if
+    /// there was none when the leader decided. Returns whether it was.
+    fn had_no_quorum(
+        &mut self,
+        request: &ReconfigRequest,
+        found: &TxnOp,
+        proposed: &Proposed,
+        who: Who,
+    ) -> Result<bool, Broken> {
+        let Some(synced) = &proposed.synced else {
+            return Ok(false);
+        };
+        let refused = *found == TxnOp::Error { code: ErrorCode::NewConfigNoQuorum };
+        let Ok(next) = self.model.next_config(request, proposed.applied.max(self.model.tip()))
+        else {
+            return Ok(false);
+        };
+        let voters = next.voters();
+        let most = 2 * voters.intersection(synced).count() > voters.len();
+        self.checks.check(Id::Z22, most != refused, || {
+            let by = proposed.by;
+            let what = format!("servers {synced:?} have the history of server {by}, its leader");
+            vec![format!("{who}: {request} became {found:?}"), what]
+        })?;
+        Ok(refused)
     }
 
     /// C8: data of at least [`UNIQUE_DATA_BYTES`] is unique to one write attempt, so a second
@@ -327,6 +378,13 @@ impl Oracles {
         }
         Ok(())
     }
+}
+
+/// The transaction with the version that a new configuration has: the zxid of its transaction.
+fn with_version(op: TxnOp, zxid: Zxid) -> TxnOp {
+    let TxnOp::Reconfig { config } = &op else { return op };
+    let lines = config.strip_suffix("version=0").expect("the model leaves the version open");
+    TxnOp::Reconfig { config: format!("{lines}version={:x}", zxid.0) }
 }
 
 /// The oracle that is violated where `found` is not the right transaction.

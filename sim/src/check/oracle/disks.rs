@@ -61,6 +61,7 @@ impl Zab {
                 | DiskEvent::SnapshotFailed { .. },
             )
             | Input::Election(..)
+            | Input::EnsembleConfig(..)
             | Input::Timeout
             | Input::Client(..) => Ok(()),
         }
@@ -115,7 +116,7 @@ impl Zab {
         }
         self.renewed = true;
         let end = self.epochs.initial(epoch).map(Path::end);
-        let has_quorum = end.is_some_and(|end| self.has_evidence(epoch, end));
+        let has_quorum = end.is_some_and(|end| self.has_evidence(id, epoch, end));
         checks.check(Id::Z1, has_quorum, || {
             let what = format!(
                 "server {id} keeps the voters of epoch {epoch}, begun after {}",

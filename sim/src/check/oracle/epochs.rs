@@ -3,7 +3,7 @@
 //!
 //! Owns the table of epochs and the bytes of every proposal. Must not know disks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use zabkeeper_core::store::Entry;
@@ -45,7 +45,7 @@ pub(super) struct Proposal {
 }
 
 /// The proposer of a transaction, and the time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Proposed {
     /// Observation number.
     pub(super) order: u64,
@@ -55,6 +55,8 @@ pub(super) struct Proposed {
     pub(super) leads_since: Instant,
     /// A lower bound of what the leader had applied.
     pub(super) applied: Zxid,
+    /// The servers that had the leader's history, where the outcome may depend on that (RECONF-08).
+    pub(super) synced: Option<BTreeSet<ServerId>>,
 }
 
 /// The promises that a prospective leader has for an epoch, and what the promising servers know of

@@ -94,7 +94,8 @@ impl Zab {
         let view = self.epochs.of(epoch).expect("it has a leader");
         let leads_since = view.established.unwrap_or(server.leads_since);
         let applied = self.applied_by(id).unwrap_or_default();
-        let when = Proposed { order, at, by: id, leads_since, applied };
+        let synced = self.notes_config(checks, id, entry)?;
+        let when = Proposed { order, at, by: id, leads_since, applied, synced };
         self.epochs.propose(entry, when);
         Ok(())
     }

@@ -13,6 +13,7 @@
 //! | `mod` | server trees, and the audit | T1 S2 C7 |
 //! | `zab` | commits, applies and roles | Z1 Z2 Z3 Z4 Z5 Z6 Z8 Z9 Z11 Z13 Z18 Z20 Z24 |
 //! | `logs` | commands to disks | Z1 Z2 Z3 Z5 Z7 Z10 Z12 Z14 Z15 Z19 Z23 |
+//! | `configs` | configurations of the ensemble | Z22 |
 //! | `peer_messages` | messages between servers | Z1 Z14 Z16 Z17 Z27 L8 |
 //! | `sync_evidence` | leaders that answer a sync are confirmed by a quorum | C5 |
 //! | `quorum_contact` | serving without messages of a leader or majority | Z25 |
@@ -21,7 +22,7 @@
 //! | `notifications` | number of election notifications | L14 |
 //! | `disks` | disk contents | Z1 Z12 Z14 Z17 Z18 T2 C7 |
 //! | `session_liveness` | when servers touched sessions | T10 S3 S7 |
-//! | `commit` | committed transactions | Z2 Z4 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
+//! | `commit` | committed transactions | Z2 Z4 Z22 T6 T7 T8 S1 S3 S4 S5 S6 S8 C8 C9 C10 C11 |
 //! | `handshake` | handshakes | S2 S4 S6 C6 C13 W2 W6 W7 |
 //! | `read_only` | read-only servers and their clients | C12 |
 //! | `local` | local sessions | S2 S3 S4 S6 S7 S8 |
@@ -35,6 +36,7 @@
 
 mod catalog;
 mod commit;
+mod configs;
 mod conn;
 mod difference;
 mod disk_model;
@@ -136,8 +138,8 @@ impl Oracles {
     pub fn new(voters: &[ServerId], rules: Rules) -> Oracles {
         Oracles {
             checks: Checks::new(),
+            zab: Zab::new(voters, rules.first_config.is_some()),
             model: Model::new(rules),
-            zab: Zab::new(voters),
             conns: BTreeMap::new(),
             sessions: BTreeMap::new(),
             passwords: BTreeMap::new(),
@@ -260,6 +262,9 @@ impl Oracles {
             Observation::Grown { voters } => {
                 self.zab.grown(voters);
                 Ok(())
+            }
+            Observation::InForce { server, version } => {
+                self.zab.in_force(&mut self.checks, *server, *version)
             }
             Observation::FaultInjected { servers, until } => {
                 self.progress.unwell_until(servers, *until);
@@ -411,6 +416,12 @@ impl Oracles {
         }
         if let Some(zxid) = zab.claims(checks, id, acts.status.committed)? {
             self.commit_up_to(id, zxid)?;
+        }
+        self.zab.is_committed_config(&mut self.checks, id)?;
+        for command in acts.disk {
+            if let DiskCommand::SaveState { state, .. } = command {
+                self.zab.names_known_voters(&mut self.checks, id, state)?;
+            }
         }
         let awake = self.liveness.awake_since(id);
         if self.zab.leads(id) {

@@ -66,7 +66,8 @@ impl Notifications {
         election: &[(ServerId, Notification)],
         now: Instant,
     ) -> Verdict {
-        let votes = VOTES_PER_VOTER * u32::try_from(zab.voters.ids.len()).unwrap_or(u32::MAX);
+        let votes =
+            VOTES_PER_VOTER * u32::try_from(zab.voters_of(id).all().count()).unwrap_or(u32::MAX);
         for (to, notification) in election {
             if notification.server_state != ServerState::Looking {
                 self.0.remove(&id);

@@ -43,7 +43,11 @@ impl Oracles {
         })?;
         let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
         let knows = match status.leader {
-            Some(leader) => leads == (leader == id) && self.zab.is_voter(leader),
+            // A leader that has left the voters leads until the reconfiguration is committed.
+            Some(leader) => {
+                let votes = self.zab.configs.is_some() || self.zab.voters.contains(leader);
+                leads == (leader == id) && votes
+            }
             None => matches!(status.mode, Mode::Looking | Mode::ReadOnly),
         };
         let learners = if leads { self.zab.learners_of(id) } else { [0; 3] };

@@ -135,7 +135,7 @@ impl Outside {
         if let Some(looking) = self.looking.get_mut(&id) {
             looking.joins(checks, id, (now, awake))?;
             if let Input::Election(from, notification) = input {
-                looking.receives(*from, *notification, &zab.voters, now);
+                looking.receives(*from, *notification, &zab.voters_of(id), now);
             }
         }
         if let Input::Peer(link, PeerEvent::Message(message)) = input

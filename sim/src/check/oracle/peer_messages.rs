@@ -113,7 +113,7 @@ impl Zab {
             self.peer_of(id, link).filter(|peer| promises && self.servers.contains_key(peer));
         let before = promiser.map(|peer| self.voters_before(peer));
         // The leader need not have the history of a server without weight.
-        let cannot_lead = promiser.is_some_and(|peer| !self.voters.may_lead(peer));
+        let cannot_lead = promiser.is_some_and(|peer| !self.voters_of(id).may_lead(peer));
         let server = self.server(id);
         match event {
             PeerEvent::Up { peer, .. } => {
@@ -210,7 +210,9 @@ impl Zab {
             return Ok(());
         }
         let end = server.disk_model.kept().end();
-        let votes = self.is_voter(id);
+        let Some(votes) = self.acknowledges(id) else {
+            return Ok(());
+        };
         for (link, view) in server.entered() {
             let Sent { acknowledged, .. } = view.sent;
             let right = if votes { acknowledged >= end } else { acknowledged == Zxid::ZERO };
@@ -272,7 +274,12 @@ impl Zab {
             pasts.insert(id, server.promises.own.clone().unwrap_or_else(|| self.past(id)));
         }
         let nothing = server.disk_model.issued().path.end() == Zxid::ZERO;
-        checks.check(Id::Z1, self.voters.may_decide(&pasts, nothing), || {
+        let voters = self.voters_of(id);
+        let may_decide = match self.is_configured(id) {
+            false => voters.may_decide(&pasts, nothing),
+            true => voters.may_decide_by_log(&pasts, nothing),
+        };
+        checks.check(Id::Z1, may_decide, || {
             vec![format!(
                 "server {id} leads epoch {epoch}; promised by {pasts:?}, its own disk says: {}",
                 kept(&server.disk_model.durable().state)
@@ -400,7 +407,8 @@ impl Zab {
             };
             self.has_this_history_status(checks, by, history_status, &evidence)?;
             // An observer offers no history, and may adopt any vote.
-            let votes = self.is_voter(by);
+            let voters = self.voters_of(by);
+            let votes = voters.contains(by);
             let none = Vote { epoch: Epoch(0), zxid: Zxid::ZERO, candidate: by };
             if vote.candidate == by {
                 let offered = if votes { vote == own && own.zxid <= durable } else { vote == none };
@@ -413,8 +421,8 @@ impl Zab {
                 continue;
             }
             let rank = |vote: Vote| (vote.epoch, vote.zxid, vote.candidate);
-            let better = rank(vote) > rank(own) || !self.voters.may_lead(by);
-            checks.check(Id::Z16, self.voters.may_lead(vote.candidate), evidence)?;
+            let better = rank(vote) > rank(own) || !voters.may_lead(by);
+            checks.check(Id::Z16, voters.may_lead(vote.candidate), evidence)?;
             checks.check(Id::Z16, history_status != HistoryStatus::Complete || better, || {
                 let mut lines = evidence();
                 lines.push(format!("a vote for itself would be better: {own}"));

@@ -152,8 +152,11 @@ impl Progress {
                 PeerCommand::Send(link, PeerMessage::Leader(FromLeader::Proposal(entry))) => {
                     let debt = leadership.learners.entry(*link).or_default();
                     debt.sent = (entry.zxid, now);
-                    if zab.peer_of(id, *link).is_none_or(|peer| zab.is_voter(peer)) {
+                    let peer = zab.peer_of(id, *link);
+                    if peer.is_none_or(|peer| zab.voters_of(id).contains(peer)) {
                         debt.marked.get_or_insert(debt.sent);
+                    } else {
+                        debt.marked = None;
                     }
                 }
                 // The acknowledgement of the first NEWLEADER covers all earlier proposals.
@@ -255,6 +258,12 @@ impl Progress {
                     _,
                     LinkCloseReason::Looks(StepDownReason::Epoch | StepDownReason::Behind),
                 ) => None,
+                // RECONF-11.
+                PeerCommand::Close(_, LinkCloseReason::Looks(StepDownReason::Removed))
+                    if !zab.voters_of(id).may_lead(id) =>
+                {
+                    None
+                }
                 PeerCommand::Close(link, LinkCloseReason::Looks(_)) => zab.link(id, *link),
                 PeerCommand::Close(..) | PeerCommand::Send(..) | PeerCommand::Dial(_) => None,
             })
@@ -273,7 +282,7 @@ impl Progress {
                 })
             }
             None if left.is_empty() => Ok(()),
-            None => checks.check(Id::L11, !zab.voters.most(had), || {
+            None => checks.check(Id::L11, !zab.voters_of(id).most(had), || {
                 let who: Vec<String> = left
                     .iter()
                     .map(|link| {
@@ -452,8 +461,10 @@ impl Progress {
                 && zab.follows(server).is_some_and(|(leader, since)| leader == id && long(since))
         };
         let is_well = |server: ServerId| long(unwell(server)) && (server == id || follows(server));
-        let enough = long(zab.role_since(id)) && is_well(id) && zab.voters.most(is_well);
-        let all = zab.voters.ids.iter().copied();
-        if enough { all.filter(|server| is_well(*server)).collect() } else { Vec::new() }
+        let enough = long(zab.role_since(id)) && is_well(id) && zab.voters_of(id).most(is_well);
+        if !enough {
+            return Vec::new();
+        }
+        zab.voters_of(id).all().filter(|server| is_well(*server)).collect()
     }
 }

@@ -44,7 +44,7 @@ impl Zab {
         };
         let enough = match server.follows {
             Some(leader) => hears(leader),
-            None => self.voters.most(hears),
+            None => self.voters_of(id).most(hears),
         };
         checks.check(Id::Z25, enough, || {
             let received: Vec<String> = server

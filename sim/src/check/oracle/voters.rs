@@ -24,12 +24,34 @@ pub(super) struct Voters {
     pub(super) ids: BTreeSet<ServerId>,
     /// Their groups and weights; `None`: more than half of them are a quorum.
     pub(super) weights: Option<Weights>,
+    /// The voters that are to replace them: a quorum needs one of either (RECONF-10).
+    pub(super) next: Option<Box<Voters>>,
 }
 
 impl Voters {
     /// Voters without groups.
     pub(super) fn of(ids: impl IntoIterator<Item = ServerId>) -> Voters {
-        Voters { ids: ids.into_iter().collect(), weights: None }
+        Voters { ids: ids.into_iter().collect(), weights: None, next: None }
+    }
+
+    /// The same while `next` are to replace them.
+    pub(super) fn before(self, next: &Voters) -> Voters {
+        Voters { next: Some(Box::new(next.clone())), ..self }
+    }
+
+    /// The sets of which a quorum is needed.
+    fn parts(&self) -> impl Iterator<Item = &Voters> {
+        std::iter::successors(Some(self), |voters| voters.next.as_deref())
+    }
+
+    /// All voters, each at least once.
+    pub(super) fn all(&self) -> impl Iterator<Item = ServerId> {
+        self.parts().flat_map(|part| part.ids.iter().copied())
+    }
+
+    /// Whether this server votes.
+    pub(super) fn contains(&self, id: ServerId) -> bool {
+        self.parts().any(|part| part.ids.contains(&id))
     }
 
     /// The voters that a state file lists. It names no groups: the same servers are taken to have
@@ -41,12 +63,17 @@ impl Voters {
 
     /// Whether this server may be elected: not if it has no weight (FLE-02).
     pub(super) fn may_lead(&self, id: ServerId) -> bool {
-        self.ids.contains(&id) && self.weights.as_ref().is_none_or(|weights| weights.counts(id))
+        let counts = |part: &Voters| part.weights.as_ref().is_none_or(|all| all.counts(id));
+        self.parts().any(|part| part.ids.contains(&id) && counts(part))
     }
 
     /// Whether `does` holds for a quorum: for more than half of the voters, or by groups and
     /// weights; servers that do not vote are ignored (QV-01, QV-02, Z21).
     pub(super) fn most(&self, does: impl Fn(ServerId) -> bool) -> bool {
+        self.parts().all(|part| part.most_of_part(&does))
+    }
+
+    fn most_of_part(&self, does: impl Fn(ServerId) -> bool) -> bool {
         if let Some(weights) = &self.weights {
             return weights.most(does);
         }
@@ -66,6 +93,24 @@ impl Voters {
     /// The last rule must hold for the voters that each `Complete` server of the latest epoch
     /// names, and never holds with groups. With groups, a quorum takes the place of more than half.
     pub(super) fn may_decide(&self, pasts: &BTreeMap<ServerId, Past>, nothing: bool) -> bool {
+        self.parts().all(|part| part.part_may_decide(pasts, nothing))
+    }
+
+    /// The same where the log names the voters: no list of earlier ones counts.
+    pub(super) fn may_decide_by_log(
+        &self,
+        pasts: &BTreeMap<ServerId, Past>,
+        nothing: bool,
+    ) -> bool {
+        self.parts().all(|part| {
+            let before = Voters { next: None, ..part.clone() };
+            let known = |past: &Past| Past { before: before.clone(), ..past.clone() };
+            let pasts = pasts.iter().map(|(id, past)| (*id, known(past))).collect();
+            part.part_may_decide(&pasts, nothing)
+        })
+    }
+
+    fn part_may_decide(&self, pasts: &BTreeMap<ServerId, Past>, nothing: bool) -> bool {
         let speaks = |id: ServerId, history_status: HistoryStatus| {
             pasts.get(&id).is_some_and(|p| p.history_status == history_status)
         };

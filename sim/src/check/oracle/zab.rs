@@ -18,6 +18,7 @@ use zabkeeper_core::store::{DiskCommand, DurableState, Entry};
 use zabkeeper_core::{Epoch, Instant, LinkId, Mode, ServerId, Status, Zxid};
 
 use super::catalog::{Broken, Checks, Id, Verdict};
+use super::configs::Configs;
 use super::disk_model::{DiskDigest, DiskModel};
 use super::epochs::{Begun, Epochs, Promises, Proposed};
 use super::history::Path;
@@ -41,6 +42,8 @@ pub(super) struct Acts<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Zab {
     pub(super) voters: Voters,
+    /// What clients have made of them; `None` if the configuration is static.
+    pub(super) configs: Option<Configs>,
     /// A server has stored the present voters since they last changed.
     pub(super) renewed: bool,
     pub(super) epochs: Epochs,
@@ -118,9 +121,10 @@ impl Server {
 }
 
 impl Zab {
-    pub(super) fn new(voters: &[ServerId]) -> Zab {
+    pub(super) fn new(voters: &[ServerId], reconfigured: bool) -> Zab {
         Zab {
             voters: Voters::of(voters.iter().copied()),
+            configs: reconfigured.then(Configs::default),
             renewed: false,
             epochs: Epochs::default(),
             servers: BTreeMap::new(),
@@ -169,11 +173,6 @@ impl Zab {
         self.server(id).names_all = Some(names_all);
     }
 
-    /// Whether the server is a voter.
-    pub(super) fn is_voter(&self, id: ServerId) -> bool {
-        self.voters.ids.contains(&id)
-    }
-
     /// Whether the server has this link and has seen its `Up` event.
     pub(super) fn has_link(&self, id: ServerId, link: LinkId) -> bool {
         self.servers.get(&id).is_some_and(|server| server.links.contains_key(&link))
@@ -189,15 +188,16 @@ impl Zab {
         Some(self.link(id, link)?.peer)
     }
 
-    /// How many learners have sent FOLLOWERINFO on links of this server, and how many voters and
-    /// observers of them have acknowledged NEWLEADER.
+    /// How many learners have sent FOLLOWERINFO on links of this server, and how many followers
+    /// and observers of them have acknowledged NEWLEADER.
     pub(super) fn learners_of(&self, id: ServerId) -> [usize; 3] {
         let links = self.servers.get(&id).into_iter().flat_map(|server| server.links.values());
         let learners = links.filter(|link| link.history_status.is_some());
-        learners.fold([0; 3], |[all, voters, observers], link| {
-            let [voter, observer] = [true, false]
-                .map(|votes| usize::from(link.synced && self.is_voter(link.peer) == votes));
-            [all + 1, voters + voter, observers + observer]
+        learners.fold([0; 3], |[all, following, observing], link| {
+            let [voter, observer] = [false, true].map(|observes| {
+                usize::from(link.synced && self.observes(id, link.peer) == observes)
+            });
+            [all + 1, following + voter, observing + observer]
         })
     }
 
@@ -236,6 +236,7 @@ impl Zab {
 
     /// The server's process starts or ends.
     pub(super) fn restarted(&mut self, id: ServerId, at: Instant) {
+        self.forgets_config(id);
         let server = self.server(id);
         server.links.clear();
         server.cause = None;
@@ -280,12 +281,13 @@ impl Zab {
         now: Instant,
         awake: Instant,
     ) -> Verdict {
-        let voters = self.voters.ids.len();
+        let all = self.voters_of(id);
+        let voters = all.ids.len();
         let links = || self.servers.get(&id).into_iter().flat_map(|server| server.links.values());
         let synced = |peer| links().any(|link| link.peer == peer && link.synced);
-        let enough = match &self.voters.weights {
-            None => (status.synced_followers + 1) * 2 > voters,
-            Some(weights) => weights.most(|peer| peer == id || synced(peer)),
+        let enough = match (&all.weights, &self.configs) {
+            (None, None) => (status.synced_followers + 1) * 2 > voters,
+            (_, _) => all.most(|peer| peer == id || synced(peer)),
         };
         let server = self.server(id);
         let leads = status.mode == Mode::Leader && status.serving;
@@ -368,7 +370,7 @@ impl Zab {
         }
         let initial = self.epochs.initial(epoch).cloned();
         let end = initial.as_ref().map(Path::end);
-        let has_quorum = end.is_some_and(|end| self.has_evidence(epoch, end));
+        let has_quorum = end.is_some_and(|end| self.has_evidence(id, epoch, end));
         checks.check(Id::Z1, has_quorum, || {
             let mut evidence =
                 vec![format!("server {id} serves in epoch {epoch}, begun after {}", maybe(end))];
@@ -376,7 +378,9 @@ impl Zab {
             evidence
         })?;
         let named = |id| self.servers.get(&id).is_some_and(|server| server.named.contains(&epoch));
-        checks.check(Id::Z1, self.voters.most(named), || {
+        // Once the log names the voters, a quorum that holds the history has them.
+        let known = self.is_configured(id) || self.voters.most(named);
+        checks.check(Id::Z1, known, || {
             let lists = self.servers.iter();
             let lists = lists.map(|(id, server)| (id, &server.disk_model.durable().state.voters));
             let lists = lists.map(|(id, voters)| format!("server {id} keeps {voters:?}"));
@@ -405,15 +409,6 @@ impl Zab {
         }
         self.epochs.of_mut(epoch).established = Some(at);
         Ok(())
-    }
-
-    /// Whether a majority of voters has held `zxid` durably while `epoch` was both accepted and
-    /// current.
-    pub(super) fn has_evidence(&self, epoch: Epoch, zxid: Zxid) -> bool {
-        self.voters.most(|id| {
-            let synced = self.servers.get(&id).and_then(|server| server.synced.get(&epoch));
-            synced.is_some_and(|synced| *synced >= zxid)
-        })
     }
 
     pub(super) fn evidence(&self, epoch: Epoch) -> Vec<String> {
@@ -466,7 +461,7 @@ impl Zab {
             vec![format!("server {id} commits {zxid}, which is not in its log")]
         })?;
         let epoch = server.disk_model.issued().state.current_epoch;
-        checks.check(Id::Z13, self.has_evidence(epoch, zxid), || {
+        checks.check(Id::Z13, self.has_evidence(id, epoch, zxid), || {
             let mut evidence = vec![format!("server {id} commits {zxid} as leader of {epoch}")];
             evidence.extend(self.evidence(epoch));
             evidence
@@ -497,7 +492,7 @@ impl Zab {
             })?;
             let proposal = proposal.expect("held");
             let entry = Entry { zxid: next, bytes: proposal.bytes.clone() };
-            chain.push(Committed { entry, proposed: proposal.when });
+            chain.push(Committed { entry, proposed: proposal.when.clone() });
             self.committed.push(next);
         }
         Ok(chain)

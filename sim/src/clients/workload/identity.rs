@@ -31,7 +31,7 @@ const NETWORKS: [&str; 14] = [
     "fd00::x",
 ];
 /// Credentials of the super user.
-const SUPER: &str = "super:test";
+pub(super) const SUPER: &str = "super:test";
 
 /// The ensemble name that clients may ask for.
 pub const ENSEMBLE: &str = "zab";

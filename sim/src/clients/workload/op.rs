@@ -35,6 +35,7 @@ pub enum Op {
     Container,
     Ttl,
     Quota,
+    Reconfig,
 }
 
 /// Relative frequency of each operation.
@@ -43,7 +44,7 @@ pub struct OpMix([u64; Op::ALL.len()]);
 
 impl Op {
     /// All operations, in order.
-    pub const ALL: [Op; 23] = [
+    pub const ALL: [Op; 24] = [
         Op::Create,
         Op::CreateEphemeral,
         Op::CreateSequential,
@@ -67,6 +68,7 @@ impl Op {
         Op::Container,
         Op::Ttl,
         Op::Quota,
+        Op::Reconfig,
     ];
 
     /// The name that reports use.
@@ -95,20 +97,26 @@ impl Op {
             Op::Container => "container",
             Op::Ttl => "ttl",
             Op::Quota => "quota",
+            Op::Reconfig => "reconfig",
         }
     }
 }
 
 impl OpMix {
-    /// About as many reads as writes.
+    /// About as many reads as writes, and no reconfigurations.
     pub fn usual() -> OpMix {
-        OpMix([12, 8, 6, 14, 14, 14, 10, 12, 4, 2, 3, 8, 2, 3, 4, 2, 2, 1, 1, 4, 5, 5, 4])
+        OpMix([12, 8, 6, 14, 14, 14, 10, 12, 4, 2, 3, 8, 2, 3, 4, 2, 2, 1, 1, 4, 5, 5, 4, 0])
+    }
+
+    /// Gives an operation this weight.
+    pub fn set(&mut self, op: Op, weight: u64) {
+        self.0[op as usize] = weight;
     }
 
     /// The usual mix, varied; a wide one omits half of the operations. Creates are always included.
     pub fn draw(wide: bool, rng: &mut Rng) -> OpMix {
         let OpMix(mut weights) = OpMix::usual();
-        for weight in &mut weights {
+        for weight in &mut weights[..Op::Reconfig as usize] {
             let (on, factor) = (!wide || rng.chance(1, 2), rng.range(1, 4));
             *weight = if on { *weight * factor } else { 0 };
         }
@@ -142,7 +150,7 @@ impl OpMix {
                 let op = *op as usize;
                 self.0[op] = match before[op] {
                     _ if !on => 0,
-                    0 => usual[op],
+                    0 => usual[op].max(1),
                     weight => weight,
                 };
             }
@@ -186,6 +194,7 @@ impl OpMix {
             | Op::Container
             | Op::Ttl
             | Op::Quota
+            | Op::Reconfig
             | Op::SetAcl
             | Op::Create
             | Op::CreateEphemeral

@@ -109,6 +109,8 @@ pub(super) struct Process {
     applied: Zxid,
     /// The status that was last reported to the oracles.
     observed: ObservedStatus,
+    /// The version of the configuration in force that was last reported to the oracles.
+    config_version: Zxid,
     /// The local sessions that were last reported to the oracles.
     locals: Vec<SessionId>,
     /// Since when it does not read from clients.
@@ -176,6 +178,7 @@ impl Process {
             unapplied: replayed.into(),
             applied: status.applied,
             observed: observed_status(&status),
+            config_version: Zxid::ZERO,
             locals: Vec::new(),
             reads_paused_since: None,
             turns: Turns::new(config.id(), incarnation),
@@ -193,6 +196,7 @@ impl Process {
 
     /// Begins the process.
     pub(super) fn begin(&mut self, shared: &mut Shared) {
+        self.observe_config(shared);
         self.record_status(&self.server.status(), true, shared);
         self.ask_to_run(shared);
     }
@@ -479,6 +483,7 @@ impl Process {
             | Input::Client(..)
             | Input::Peer(..)
             | Input::Election(..)
+            | Input::EnsembleConfig(..)
             | Input::Timeout => 0,
         };
         let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));

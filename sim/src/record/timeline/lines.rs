@@ -111,6 +111,10 @@ impl Lines {
                 let cell = Cell { role: Role::Down, epochs, committed: Zxid::ZERO };
                 self.change(place, *server, cell, "ends");
             }
+            Observation::InForce { server, version } => {
+                let what = format!("has the configuration of {} in force", position(*version));
+                self.print(place, Some(*server), &what);
+            }
             Observation::Started { server, .. } => self.print(place, Some(*server), "starts"),
             Observation::Wiped { server } => self.print(place, Some(*server), "has an empty disk"),
             Observation::StandsStill { server, until } if *until > place.at => {

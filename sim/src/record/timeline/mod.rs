@@ -302,6 +302,7 @@ impl Timeline {
                 self.is_now(*server, State::idle(at, Role::Down, [0; 2], Zxid::ZERO));
             }
             Observation::Started { .. }
+            | Observation::InForce { .. }
             | Observation::Forgotten { .. }
             | Observation::Applied { .. }
             | Observation::DurableAudit { .. }
@@ -453,7 +454,7 @@ impl Timeline {
                 }
                 PeerEvent::Unreachable { .. } | PeerEvent::Drained => {}
             },
-            Input::Timeout | Input::Client(..) | Input::Disk(_) => {}
+            Input::Timeout | Input::Client(..) | Input::Disk(_) | Input::EnsembleConfig(..) => {}
         }
     }
 

@@ -132,6 +132,7 @@ fn summary(input: &Input) -> (u64, &'static [u8]) {
         Input::Client(conn, ClientEvent::Closed) => (conn.0, b"closed"),
         Input::Client(conn, ClientEvent::Heartbeat) => (conn.0, b"heard"),
         Input::Election(from, _) => (from.0, b"notification"),
+        Input::EnsembleConfig(from, _) => (from.0, b"ensemble config"),
         Input::Peer(link, PeerEvent::Up { .. }) => (link.0, b"up"),
         Input::Peer(link, PeerEvent::Unreachable { .. }) => (link.0, b"unreachable"),
         Input::Peer(link, PeerEvent::Message(_)) => (link.0, b"message"),

@@ -95,6 +95,14 @@ impl Schedule {
         if options.observers > 0 && options.grows_from > 0 {
             return Err("an ensemble with observers does not grow: observers, grows_from".into());
         }
+        if options.reconfig_from > 0 && (options.grows_from > 0 || options.observers > 0) {
+            let what = "an ensemble that clients reconfigure neither grows nor has observers from \
+                        the start: reconfig_from, grows_from, observers";
+            return Err(what.into());
+        }
+        if options.reconfig_from > 0 && !options.peers.election_conns {
+            return Err("reconfigurations need peers.election_conns true: reconfig_from".into());
+        }
         if let Some(id) = options.local.servers.iter().find(|id| id.0 > servers.into()) {
             return Err(format!(
                 "local.servers names server {id}, and the last one of the run is {servers}"

@@ -239,6 +239,7 @@ pub fn plain() -> Options {
         },
         grows_from: 0,
         grows_at: Duration::ZERO,
+        reconfig_from: 0,
         groups: Groups::default(),
         members: None,
         map_salt: 0,
@@ -282,6 +283,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         peers,
         grows_from,
         grows_at,
+        reconfig_from,
         groups: Groups { count: groups, weightless, heavy },
         local: LocalRules { servers: local_servers, upgrade },
         config_change_one_in,
@@ -311,6 +313,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("config_change_one_in", config_change_one_in);
     visit("grows_from", grows_from);
     visit("grows_at_us", grows_at);
+    visit("reconfig_from", reconfig_from);
     visit("groups.count", groups);
     visit("groups.weightless", weightless);
     visit("groups.heavy", heavy);

@@ -92,6 +92,7 @@ impl Options {
             peers,
             grows_from: 0,
             grows_at: Duration::ZERO,
+            reconfig_from: 0,
             groups: Groups::default(),
             members: None,
             map_salt: 0,
@@ -106,6 +107,7 @@ impl Options {
         };
         draw_growth(&mut options, !quiet, &mut seeds.stream("config/growth", 0));
         draw_observers(&mut options, &mut seeds.stream("config/observers", 0));
+        draw_reconfigurations(&mut options, !pinned.ops.is_empty(), seeds);
         options.draw_groups(&mut seeds.stream("config/groups", 0));
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
         let mut rng = seeds.stream("config/buggify", 0);
@@ -290,6 +292,28 @@ fn draw_observers(options: &mut Options, rng: &mut Rng) {
     let draws = !matches!(options.profile, Some(Profile::Calm | Profile::Perf));
     if draws && rng.chance(1, 6) && options.servers > 2 && options.grows_from == 0 {
         options.observers = rng.range_u32(1, OBSERVERS_MAX.min(options.servers - 2));
+    }
+}
+
+/// In some ensembles of three servers or more that neither grow nor have observers from the start,
+/// clients reconfigure. Some of the servers are members from the start.
+fn draw_reconfigurations(options: &mut Options, ops_pinned: bool, seeds: Seeds) {
+    let mut rng = seeds.stream("config/reconfig", 0);
+    let some = match options.profile {
+        Some(Profile::Calm | Profile::Perf) => return,
+        Some(Profile::Swarm) => rng.chance(1, 5),
+        Some(_) | None => rng.chance(1, 10),
+    };
+    let fixed = options.servers < 3 || options.grows_from > 0 || options.observers > 0;
+    let asked = options.workload.mix.has(Op::Reconfig);
+    if fixed || !(some || asked) || ops_pinned && !asked {
+        return;
+    }
+    options.reconfig_from = rng.range_u32(2, options.servers);
+    // Configurations come with notifications, which need connections for that.
+    options.peers.election_conns = true;
+    if !asked {
+        options.workload.mix.set(Op::Reconfig, rng.range(1, 12));
     }
 }
 

@@ -29,7 +29,8 @@ impl Options {
         let one_in = if self.profile == Some(Profile::Swarm) { 6 } else { 12 };
         let some = rng.chance(1, one_in);
         let measures = self.profile == Some(Profile::Perf);
-        if !some || measures || self.servers < 3 || self.first_voters().is_some() {
+        let changes = self.first_voters().is_some() || self.reconfigured().is_some();
+        if !some || measures || self.servers < 3 || changes {
             return;
         }
         let mut ids: Vec<ServerId> = self.voters().collect();
@@ -45,7 +46,8 @@ impl Options {
     /// weight, that do not grow.
     pub fn weights(&self) -> Option<Weights> {
         let Groups { count, weightless, heavy } = &self.groups;
-        if *count == 0 || self.servers < 3 || self.first_voters().is_some() {
+        let changes = self.first_voters().is_some() || self.reconfigured().is_some();
+        if *count == 0 || self.servers < 3 || changes {
             return None;
         }
         let weight = |id| match (weightless.contains(&id), heavy.contains(&id)) {

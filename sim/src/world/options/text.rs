@@ -168,6 +168,9 @@ impl Options {
         if let Some(first) = self.first_voters() {
             writeln!(f, "grows     from {} after {:?}", first.len(), self.grows_at)?;
         }
+        if let Some(first) = self.reconfigured() {
+            writeln!(f, "reconfig  from {} voters", first.len())?;
+        }
         if let Some(weights) = self.weights() {
             let each =
                 weights.voters().map(|(id, group, weight)| format!("s{id}={group}:{weight}"));

@@ -95,6 +95,16 @@ pub(super) fn check_pair_in_time(id: &str, scenario: impl Fn(&mut History, bool)
     run_pair(begin, id, scenario);
 }
 
+/// As [`check_pair`], from this beginning.
+#[track_caller]
+pub(super) fn check_pair_from(
+    begin: impl Fn() -> History,
+    id: &str,
+    scenario: impl Fn(&mut History, bool),
+) {
+    run_pair(begin, id, scenario);
+}
+
 #[track_caller]
 fn run_pair(begin: impl Fn() -> History, id: &str, scenario: impl Fn(&mut History, bool)) {
     let mut correct = begin();
@@ -136,7 +146,7 @@ impl History {
         history
     }
 
-    fn under(servers: u64, rules: Rules) -> History {
+    pub(super) fn under(servers: u64, rules: Rules) -> History {
         let ids: Vec<ServerId> = (1..=servers).map(ServerId).collect();
         let mut history = History {
             oracles: Oracles::new(&ids, rules.clone()),

@@ -36,6 +36,7 @@ impl Process {
 
     /// Reports the outputs of a step, and the changes of the status, to the oracles.
     pub(super) fn observe_step(&mut self, before: Lengths, status: &Status, shared: &mut Shared) {
+        self.observe_config(shared);
         let disk = &self.out.disk[before.disk..];
         let peers = &self.out.peers[before.peers..];
         let election = &self.out.election[before.election..];
@@ -53,6 +54,20 @@ impl Process {
             shared.observe(Observation::Serves { server: self.id, syncs, held });
         }
         self.record_status(status, changes, shared);
+    }
+
+    /// Reports the configuration in force to the oracles when it has changed.
+    pub(super) fn observe_config(&mut self, shared: &mut Shared) {
+        let active = self.server.ensemble_config().map(|config| config.version);
+        let version = active.filter(|version| *version > self.config_version);
+        if let Some(version) = version {
+            self.config_version = version;
+            if version.counter() > 0 {
+                // The version of the first one is that of its epoch.
+                shared.saw(Sometimes::Reconfigured);
+            }
+            shared.observe(Observation::InForce { server: self.id, version });
+        }
     }
 
     pub(super) fn observe_local_sessions(&mut self, shared: &mut Shared) {
