@@ -24,8 +24,9 @@ pub fn options(settings: &Settings) -> FourLetterOptions {
         EnsembleInfo {
             election_port: me.election_port,
             quorum_port: me.quorum_port,
+            observes: me.observes,
             voters: ensemble.voters.ids().count(),
-            members: ensemble.members.iter().map(ToString::to_string).collect(),
+            membership: ensemble.text(),
         }
     };
     FourLetterOptions {
@@ -126,12 +127,10 @@ mod tests {
         let ensemble = options.ensemble.expect("has three members");
         assert_eq!((ensemble.quorum_port, ensemble.election_port), (2889, 3889));
         assert_eq!(
-            ensemble.members,
-            [
-                "server.1=a:2888:3888:participant;0.0.0.0:2181",
-                "server.2=[::1]:2889:3889:participant;[::1]:2182",
-                "server.3=c:2888:3888:participant;0.0.0.0:2181",
-            ]
+            ensemble.membership,
+            "server.1=a:2888:3888:participant;0.0.0.0:2181\n\
+             server.2=[::1]:2889:3889:participant;[::1]:2182\n\
+             server.3=c:2888:3888:participant;0.0.0.0:2181\nversion=0"
         );
     }
 }

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::ids::{ConnId, Instant, ServerId};
+use crate::ids::{ConnId, Instant, ServerId, Zxid};
 use crate::io::{ClientEvent, Input, Now, Outbox, Pressure};
 use crate::server::Server;
 use crate::store::DiskEvent;
@@ -69,6 +69,8 @@ pub struct Driver {
     /// Lines for the operator's log.
     pub reports: Reports,
     is_ensemble: bool,
+    /// The version of the configuration in force that the parts of the driver know.
+    config_version: Option<Zxid>,
     limits: TurnLimits,
     disk: VecDeque<DiskEvent>,
     turn: Turn,
@@ -116,6 +118,7 @@ impl Driver {
     ) -> Driver {
         Driver {
             is_ensemble: !config.members().alone(),
+            config_version: None,
             clients: Clients::new(Arc::clone(&config), limits, seed, now),
             four_letter: FourLetter::new(Arc::clone(&config), now),
             reports: Reports::new(&config),
@@ -227,6 +230,7 @@ impl Driver {
     pub fn deliver(&mut self, now: Now, server: &Server, out: &mut Outbox) {
         let reads = server.pressure() == Pressure::Accept && !self.stops;
         self.clients.deliver(&mut out.clients, reads, now.mono);
+        self.follow_config(server);
         self.peers.set_ensemble(server.ensemble_id());
         self.peers.set_members(server.members());
         self.peers.set_ensemble_config(server.ensemble_config());
@@ -240,6 +244,18 @@ impl Driver {
         if let Some(status) = &status {
             self.reports.on_turn_end(status, server, &self.peers, self.stops, now.mono);
         }
+    }
+
+    /// Passes on a configuration that has come into force: reports and answers name its servers.
+    fn follow_config(&mut self, server: &Server) {
+        let Some(config) = server.ensemble_config() else { return };
+        if self.config_version == Some(config.version) {
+            return;
+        }
+        self.config_version = Some(config.version);
+        self.is_ensemble |= !config.members().alone();
+        self.reports.set_members(config.servers().map(MemberAddresses::of).collect());
+        self.four_letter.set_ensemble_config(config);
     }
 
     /// Is there work for another turn, even if nothing arrives?

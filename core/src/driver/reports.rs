@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::ids::{Instant, ServerId};
 use crate::io::Outbox;
 use crate::mark::Mark;
+use crate::membership::Member;
 use crate::notice::Notice;
 use crate::peer::greeting::{Channel, Refusal};
 use crate::server::Server;
@@ -59,6 +60,14 @@ pub struct MemberAddresses {
     pub quorum: String,
     /// Host and port for election notifications.
     pub election: String,
+}
+
+impl MemberAddresses {
+    /// The addresses in this line, with the server's id.
+    pub fn of(member: &Member) -> (ServerId, MemberAddresses) {
+        let (quorum, election) = (member.quorum_address(), member.election_address());
+        (member.id, MemberAddresses { quorum, election })
+    }
 }
 
 /// The lines that the host has not taken yet, and what was reported last.
@@ -324,16 +333,22 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::config::ReconfigOptions;
     use crate::driver::{Driver, PeerOptions, TurnLimits};
     use crate::io::Now;
-    use crate::membership::Voters;
+    use crate::membership::{EnsembleConfig, Voters};
     use crate::store::Recovered;
 
     /// One of three servers, which reaches no other server, and its driver.
     fn alone_of_three(named: bool) -> (Server, Driver) {
+        alone_with(named, None)
+    }
+
+    fn alone_with(named: bool, reconfig: Option<ReconfigOptions>) -> (Server, Driver) {
         let ids = [1, 2, 3].map(ServerId);
         let voters = Voters::new(ids);
-        let config = Config::new(ids[0], voters, Duration::from_secs(2)).expect("it is valid");
+        let mut config = Config::new(ids[0], voters, Duration::from_secs(2)).expect("it is valid");
+        config.reconfig = reconfig;
         let server = Server::recover(config.clone(), 7, Recovered::default()).expect("it is empty");
         let (limits, turn) = (ClientLimits::default(), TurnLimits::default());
         let peers = PeerOptions::new(limits.max_frame);
@@ -368,6 +383,21 @@ mod tests {
                            have at host1:3888; server 3 has not";
             assert!(report.contains(missing), "{report}");
         }
+    }
+
+    /// RECONF-12.
+    #[test]
+    fn addresses_are_those_of_the_configuration_in_force() {
+        let lines = "server.1=new:1:2\nserver.2=b:1:2\nserver.3=c:1:2:observer;4\nversion=7";
+        let initial = EnsembleConfig::parse(lines).expect("valid");
+        let options = ReconfigOptions { initial, single_voter: false };
+        let (server, mut driver) = alone_with(true, Some(options));
+        lines_at(&server, &mut driver, 0);
+        let report = lines_at(&server, &mut driver, 5_000).concat();
+        assert!(report.contains("which its zoo.cfg should have at new:2; "), "{report}");
+        let ensemble = driver.four_letter.options().ensemble.as_ref().expect("it is known");
+        assert_eq!((ensemble.quorum_port, ensemble.election_port, ensemble.voters), (1, 2, 2));
+        assert!(ensemble.membership.ends_with(":observer;0.0.0.0:4\nversion=7"));
     }
 
     #[test]

@@ -189,11 +189,7 @@ fn mode(file: &std::fs::Metadata) -> u32 {
 impl Ensemble {
     /// The addresses of all members, for reports.
     pub(crate) fn addresses(&self) -> BTreeMap<ServerId, MemberAddresses> {
-        let addresses = |member: &Member| {
-            let (quorum, election) = (member.quorum_address(), member.election_address());
-            (member.id, MemberAddresses { quorum, election })
-        };
-        self.members.iter().map(addresses).collect()
+        self.members.iter().map(MemberAddresses::of).collect()
     }
 
     /// The content of `/zookeeper/config` (DATA-27, QV-04): members, groups, weights. Membership

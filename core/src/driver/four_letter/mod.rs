@@ -24,6 +24,7 @@ use super::Clients;
 use crate::config::Config;
 use crate::ids::{ConnId, Instant};
 use crate::io::{Now, Outbox};
+use crate::membership::EnsembleConfig;
 use crate::server::Server;
 use crate::status::{Mode, Status};
 use crate::store::DiskCommand;
@@ -100,6 +101,17 @@ impl FourLetter {
 
     pub(super) fn set_options(&mut self, options: FourLetterOptions) {
         self.options = options;
+    }
+
+    /// Clients are accepted on this port from now on.
+    pub fn set_client_port(&mut self, port: u16) {
+        self.options.client_port = port;
+    }
+
+    /// This configuration has come into force.
+    pub(super) fn set_ensemble_config(&mut self, config: &EnsembleConfig) {
+        let before = self.options.ensemble.as_ref();
+        self.options.ensemble = Some(EnsembleInfo::of(config, self.config.id(), before));
     }
 
     /// The settings that answers depend on.

@@ -3,6 +3,8 @@
 //! Owns these types. Must not read anything from the system: the host does.
 
 use super::date;
+use crate::ids::ServerId;
+use crate::membership::EnsembleConfig;
 use crate::wire::FourLetterCommand;
 
 /// Settings that answers depend on, beside those of the core and of clients.
@@ -47,10 +49,35 @@ pub struct EnsembleInfo {
     pub election_port: u16,
     /// This server's port for learners.
     pub quorum_port: u16,
+    /// Is this server an observer?
+    pub observes: bool,
     /// The number of voters.
     pub voters: usize,
-    /// The `server.N` lines of all members.
-    pub members: Vec<String>,
+    /// The text of the configuration, which `/zookeeper/config` holds.
+    pub membership: String,
+}
+
+impl EnsembleInfo {
+    /// The ensemble of this configuration, for the server `own`; a server that it does not list
+    /// keeps the ports that it had `before`.
+    pub(in crate::driver) fn of(
+        config: &EnsembleConfig,
+        own: ServerId,
+        before: Option<&EnsembleInfo>,
+    ) -> EnsembleInfo {
+        let [election_port, quorum_port] = match (config.server(own), before) {
+            (Some(own), _) => [own.election_port, own.quorum_port],
+            (None, Some(before)) => [before.election_port, before.quorum_port],
+            (None, None) => [0; 2],
+        };
+        EnsembleInfo {
+            election_port,
+            quorum_port,
+            observes: config.members().is_observer(own),
+            voters: config.members().voters().ids().count(),
+            membership: config.to_string(),
+        }
+    }
 }
 
 /// A fact that only the process knows and an answer needs.

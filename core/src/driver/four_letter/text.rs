@@ -173,19 +173,16 @@ pub fn conf(figures: &Figures<'_>) -> String {
 /// The lines of `conf` about an ensemble. As in ZooKeeper, the last one has no line feed.
 fn membership(config: &Config, ensemble: &EnsembleInfo) -> String {
     let ticks = |limit: Duration| limit.as_millis() / config.tick().as_millis();
-    let mut text = format!(
+    format!(
         "initLimit={}\nsyncLimit={}\nelectionAlg=3\nelectionPort={}\nquorumPort={}\npeerType={}\n\
-         membership: \n",
+         membership: \n{}",
         ticks(config.init_limit()),
         ticks(config.sync_limit()),
         ensemble.election_port,
         ensemble.quorum_port,
-        u8::from(config.members().is_observer(config.id())),
-    );
-    for member in &ensemble.members {
-        let _infallible = writeln!(text, "{member}");
-    }
-    text + "version=0"
+        u8::from(ensemble.observes),
+        ensemble.membership,
+    )
 }
 
 /// The answer to `envi` (FLW-06). kazoo reads the version from it. All of ZooKeeper's keys are

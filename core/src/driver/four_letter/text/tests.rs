@@ -44,16 +44,15 @@ fn ensemble() -> Settings {
     let ids = [1, 2, 3].map(ServerId);
     let tick = Duration::from_secs(2);
     let config = Config::new(ids[0], Voters::new(ids), tick).expect("2 s is a tick");
-    let members = [
-        "server.1=a:2888:3888:participant;0.0.0.0:2181",
-        "server.2=[::1]:2888:3888:participant;[::1]:2181",
-        "server.3=c:2888:3888:participant;0.0.0.0:2181",
-    ];
+    let membership = "server.1=a:2888:3888:participant;0.0.0.0:2181\n\
+                      server.2=[::1]:2888:3888:participant;[::1]:2181\n\
+                      server.3=c:2888:3888:participant;0.0.0.0:2181\nversion=0";
     let ensemble = EnsembleInfo {
         election_port: 3888,
         quorum_port: 2888,
+        observes: false,
         voters: 3,
-        members: Vec::from(members.map(str::to_owned)),
+        membership: membership.to_owned(),
     };
     let (_, options) = standalone();
     (config, FourLetterOptions { ensemble: Some(ensemble), ..options })

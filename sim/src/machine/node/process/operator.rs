@@ -69,8 +69,9 @@ pub(in crate::machine::node) fn four_letter(
     let ensemble = || EnsembleInfo {
         election_port: ELECTION_PORT,
         quorum_port: QUORUM_PORT,
+        observes: config.members().is_observer(config.id()),
         voters: config.voters().ids().count(),
-        members: members(config),
+        membership: members(config).join("\n") + "\nversion=0",
     };
     let all = FourLetterCommand::all();
     let whitelist = match options.server.refused() {
