@@ -10,10 +10,11 @@ use std::time::Duration;
 use tokio::time::Sleep;
 use zabkeeper_core::io::Marks;
 use zabkeeper_core::{
-    Halted, Input, Instant, LinkId, Now, Outbox, Outline, OutlineCompared, Server, Zxid,
+    Halted, Input, Instant, LinkId, Member, Now, Outbox, Outline, OutlineCompared, Server, Zxid,
 };
 
 use crate::admin;
+use crate::configs::ConfigSender;
 use crate::conn;
 use crate::disk::Disk;
 use crate::logging;
@@ -35,6 +36,7 @@ pub(crate) struct EventLoop {
     timer: Pin<Box<Sleep>>,
     timer_at: Instant,
     announced: bool,
+    configs: ConfigSender,
     /// A state that was set aside and is still to be compared with the one that this server is
     /// filled with.
     set_aside: Option<Outline>,
@@ -53,6 +55,7 @@ impl EventLoop {
         server: Server,
         shared: Rc<Shared>,
         disk: Disk,
+        configs: ConfigSender,
         set_aside: Option<Outline>,
     ) -> EventLoop {
         EventLoop {
@@ -63,6 +66,7 @@ impl EventLoop {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: Instant::default(),
             announced: false,
+            configs,
             set_aside,
         }
     }
@@ -76,6 +80,7 @@ impl EventLoop {
             self.outbox.marks = Marks::default();
             self.disk.send(&mut self.outbox.disk);
             self.deliver(now);
+            self.configs.send_of(&self.server);
             self.announce();
             self.compare_set_aside();
             if let Some(ended) = self.ended(now.mono) {
@@ -135,9 +140,13 @@ impl EventLoop {
             }
         }
         while let Some(dial) = driver.peers.next_dial(now.mono, || LinkId(self.shared.next_id())) {
-            let fixed = || self.shared.settings.ensemble.as_ref()?.member(dial.to);
-            let member = self.server.member(dial.to).or_else(fixed).cloned();
-            tokio::task::spawn_local(peers::dial(Rc::clone(&self.shared), dial, member));
+            let mut lines: Vec<Member> = self.server.lines_of(dial.to).cloned().collect();
+            if lines.is_empty()
+                && let Some(ensemble) = &self.shared.settings.ensemble
+            {
+                lines.extend(ensemble.member(dial.to).cloned());
+            }
+            tokio::task::spawn_local(peers::dial(Rc::clone(&self.shared), dial, lines));
         }
         while let Some(id) = driver.next_changed() {
             if let Some(socket) = self.shared.socket(id) {
@@ -164,7 +173,7 @@ impl EventLoop {
         }
         self.announced = true;
         let settings = &self.shared.settings;
-        let everywhere = settings.client_address("*");
+        let everywhere = self.shared.client_address("*");
         tracing::info!(
             address = %everywhere,
             data = %settings.data_dir.display(),
@@ -174,8 +183,9 @@ impl EventLoop {
             version = env!("CARGO_PKG_VERSION"),
             "serving"
         );
-        let near = settings.client_address("127.0.0.1");
-        let (host, port) = (settings.host.as_deref().unwrap_or("127.0.0.1"), settings.port);
+        let near = self.shared.client_address("127.0.0.1");
+        let (host, port) = near.rsplit_once(':').unwrap_or((&near, ""));
+        let host = Member::without_brackets(host);
         logging::print_line(format!(
             "Zabkeeper listens on {everywhere}: try `echo srvr | nc {host} {port}` \
              or `zkCli.sh -server {near}`",

@@ -1,21 +1,23 @@
 //! The listening socket for clients.
 //!
-//! Owns binding and accepting. Must not read from connections, nor decide how many there may be:
-//! the driver does.
+//! Owns where it listens, and accepting. Must not read from connections, nor decide how many there
+//! may be: the driver does.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
-use zabkeeper_core::ConnId;
 use zabkeeper_core::driver::SocketId;
+use zabkeeper_core::{ConnId, Member};
 
 use crate::config::Settings;
+use crate::configs::Configs;
 use crate::conn::serve_connection;
 use crate::descriptors::Reserve;
+use crate::listening::{Listening, Pauses, bind_to, everywhere};
 use crate::names;
 use crate::shared::Shared;
 
@@ -54,16 +56,7 @@ pub(crate) async fn bind(settings: &Settings) -> io::Result<TcpSocket> {
 }
 
 async fn bind_once(settings: &Settings) -> io::Result<TcpSocket> {
-    let Some(host) = &settings.host else {
-        let everywhere = |ip: IpAddr| bind_to(SocketAddr::new(ip, settings.port));
-        return match everywhere(Ipv6Addr::UNSPECIFIED.into()) {
-            // The machine has no IPv6.
-            Err(error) if !matches!(error.kind(), io::ErrorKind::AddrInUse) => {
-                everywhere(Ipv4Addr::UNSPECIFIED.into())
-            }
-            bound => bound,
-        };
-    };
+    let Some(host) = &settings.host else { return bind_to(everywhere(settings.port)) };
     let addresses = if settings.ensemble.is_some() {
         names::addresses(host, settings.port).await
     } else {
@@ -73,28 +66,85 @@ async fn bind_once(settings: &Settings) -> io::Result<TcpSocket> {
     bind_to(*first)
 }
 
-/// A socket bound to this address, not listening yet.
-///
-/// # Errors
-/// The address is not one of this machine, or is in use.
-pub(crate) fn bind_to(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // Connections of an earlier process in TIME_WAIT must not block the port.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    Ok(socket)
-}
-
 /// Unsent output, in bytes, above which the kernel reports the socket as not writable.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 << 10;
 
-/// Starts listening.
+/// Listens on the bound socket, and later where the configuration in force says (RECONF-12): the
+/// task that the caller has to run. Connections that are open stay.
 ///
 /// # Errors
 /// Another process has started listening on the address since `bind`.
-pub(crate) fn listen(socket: TcpSocket, settings: &Settings) -> io::Result<TcpListener> {
-    socket.listen(settings.backlog.unwrap_or(BACKLOG))
+pub(crate) fn listen(
+    socket: TcpSocket,
+    shared: &Rc<Shared>,
+    configs: Configs,
+) -> io::Result<impl Future<Output = ()> + use<>> {
+    let backlog = shared.settings.backlog.unwrap_or(BACKLOG);
+    let accepting = Rc::clone(shared);
+    let mut listening = Listening::new(backlog, move |(), listener| {
+        tokio::task::spawn_local(accept(listener, Rc::clone(&accepting)))
+    });
+    listening.add((), socket)?;
+    Ok(follow(listening, Rc::clone(shared), configs))
+}
+
+async fn follow(mut listening: Listening<()>, shared: Rc<Shared>, mut configs: Configs) {
+    let own = shared.settings.core.id();
+    let mut config = configs.next().await;
+    loop {
+        // As in ZooKeeper, a line without a client address changes nothing.
+        let client = config.server(own).and_then(|own| own.client.clone());
+        let moved = async {
+            if let Some((host, port)) = client {
+                listen_at(&mut listening, host.as_deref(), port, &shared).await;
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = moved => {}
+            newer = configs.next() => config = newer,
+        }
+    }
+}
+
+/// Listens at this address only; retries until it does.
+async fn listen_at(
+    listening: &mut Listening<()>,
+    host: Option<&str>,
+    port: u16,
+    shared: &Rc<Shared>,
+) {
+    let host = host.filter(|host| !Member::is_everywhere(host));
+    let name = Member::address(host.unwrap_or("*"), &port);
+    let mut pauses = Pauses::new();
+    loop {
+        let address = match host {
+            None => Some(everywhere(port)),
+            Some(host) => names::addresses(host, port).await.first().copied(),
+        };
+        let address = address.ok_or_else(|| io::Error::other("the name has no address"));
+        let moved = match address {
+            Ok(address) => listening.move_to(&[((), address)]).await,
+            Err(error) => Err(error),
+        };
+        let error = match moved {
+            Ok(false) => return,
+            Ok(true) => {
+                shared.set_client_address(host, port);
+                return tracing::info!("listens on {name} for clients: a reconfiguration says so");
+            }
+            Err(error) => error,
+        };
+        let pause = pauses.next();
+        tracing::warn!(
+            "cannot listen on {name} for clients, as a reconfiguration says: {error}; clients \
+             still reach {}; trying again in {} s",
+            shared.client_address("*"),
+            pause.as_secs()
+        );
+        tokio::time::sleep(pause).await;
+    }
 }
 
 fn tune(stream: &TcpStream, keep_alive: bool) {
@@ -110,7 +160,7 @@ fn tune(stream: &TcpStream, keep_alive: bool) {
 }
 
 /// Accepts connections for ever and starts a task for each.
-pub(crate) async fn accept(listener: TcpListener, shared: Rc<Shared>) {
+async fn accept(listener: TcpListener, shared: Rc<Shared>) {
     loop {
         Reserve::Clients.await_room(&listener).await;
         match listener.accept().await {

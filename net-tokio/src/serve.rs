@@ -20,6 +20,7 @@ use zabkeeper_core::{Halted, Membership, Outline, Server, Zxid};
 
 use crate::clock::{Clock, wall};
 use crate::config::{OUR_FOLDER, Settings};
+use crate::configs;
 use crate::conn;
 use crate::descriptors;
 use crate::disk::Disk;
@@ -98,7 +99,6 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     let (opened, set_aside) = open(&settings)?;
     let server = recover(&settings, opened.recovered)?;
     logging.limit_lines();
-    let listener = listener::listen(socket, &settings).map_err(cannot_listen)?;
     let slow_write = settings.slow_write;
     let clock = Clock::start();
     let driver = driver::new(&settings, server.ensemble_id(), &clock);
@@ -106,14 +106,16 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     let wake = Rc::clone(&shared).wake().clone();
     let disk = Disk::start(opened.log, opened.snapshots, opened.reader, wake, slow_write)
         .map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?;
-    let accepting = tokio::task::spawn_local(listener::accept(listener, Rc::clone(&shared)));
+    let (sender, configs) = configs::channel();
+    let listening = listener::listen(socket, &shared, configs.clone()).map_err(cannot_listen)?;
+    let accepting = tokio::task::spawn_local(listening);
     let signals = signals().map_err(|e| Failure::Other(format!("cannot wait for signals: {e}")))?;
     tokio::task::spawn_local(stop_on(signals, accepting.abort_handle(), Rc::clone(&shared)));
     peers::warn_without_secret(&shared.settings);
-    peers::listen(&shared, peer_ports).map_err(Failure::Other)?;
+    peers::listen(&shared, peer_ports, configs).map_err(Failure::Other)?;
     // A task like the readers: the runtime asks the kernel for events each time before it polls its
     // main future.
-    let event_loop = EventLoop::new(server, Rc::clone(&shared), disk, set_aside);
+    let event_loop = EventLoop::new(server, Rc::clone(&shared), disk, sender, set_aside);
     let event_loop = tokio::task::spawn_local(event_loop.run());
     let ended = event_loop.await.expect("a panic aborts the process");
 

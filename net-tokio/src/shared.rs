@@ -18,8 +18,8 @@ use std::task::{Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::Notify;
-use zabkeeper_core::Instant;
 use zabkeeper_core::driver::{Driver, SocketId};
+use zabkeeper_core::{Instant, Member};
 
 use crate::clock::Clock;
 use crate::config::Settings;
@@ -42,11 +42,14 @@ pub(crate) struct Shared {
     next_id: Cell<u64>,
     wake: Arc<Notify>,
     stopping: Cell<Option<Instant>>,
+    /// Host and port at which clients are accepted now; no host means every address.
+    client_address: RefCell<(Option<String>, u16)>,
 }
 
 impl Shared {
     pub(crate) fn new(settings: Settings, clock: Clock, driver: Driver) -> Shared {
         Shared {
+            client_address: RefCell::new((settings.host.clone(), settings.port)),
             settings,
             clock,
             driver: RefCell::new(driver),
@@ -116,6 +119,19 @@ impl Shared {
             Poll::Ready(io::Result::Ok(space.filled().len()))
         });
         read.await
+    }
+
+    /// Host and port at which clients are accepted now, as text; `everywhere` replaces the host if
+    /// that is every address.
+    pub(crate) fn client_address(&self, everywhere: &str) -> String {
+        let (host, port) = &*self.client_address.borrow();
+        Member::address(host.as_deref().unwrap_or(everywhere), port)
+    }
+
+    /// Clients are accepted elsewhere from now on.
+    pub(crate) fn set_client_address(&self, host: Option<&str>, port: u16) {
+        self.client_address.replace((host.map(str::to_owned), port));
+        self.driver().four_letter.set_client_port(port);
     }
 
     /// Begins to stop the server: clients are not read any more, and the event loop ends when all

@@ -81,6 +81,11 @@ impl Member {
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
+    /// Does this host stand for every address of a machine?
+    pub fn is_everywhere(host: &str) -> bool {
+        ["0.0.0.0", "::"].contains(&host)
+    }
+
     /// Removes the brackets around an IPv6 address.
     pub fn without_brackets(host: &str) -> &str {
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
@@ -106,7 +111,7 @@ impl Member {
     /// Host and port for clients, where the server listens at one address only.
     fn client_address(&self) -> Option<(&str, u16)> {
         let (host, port) = self.client.as_ref()?;
-        let host = host.as_deref().filter(|host| !["0.0.0.0", "::"].contains(host))?;
+        let host = host.as_deref().filter(|host| !Member::is_everywhere(host))?;
         Some((host, *port))
     }
 }

@@ -96,10 +96,11 @@ impl Membership {
         !self.adopted
     }
 
-    /// The line of a server: of the next configuration, if that has one.
-    pub(crate) fn member(&self, id: ServerId) -> Option<&Member> {
+    /// The lines of a server: in the next configuration, and in the active one if it differs there.
+    pub(crate) fn lines_of(&self, id: ServerId) -> impl Iterator<Item = &Member> {
         let next = self.next.as_ref().and_then(|(_, next)| next.server(id));
-        next.or_else(|| self.active.server(id))
+        let active = self.active.server(id).filter(|active| Some(*active) != next);
+        next.into_iter().chain(active)
     }
 
     /// All members, and what is a quorum.

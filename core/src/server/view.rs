@@ -34,10 +34,11 @@ impl Server {
         self.replica.membership().map(Membership::active)
     }
 
-    /// The addresses of a server, as the configuration that is to come into force has them, or else
-    /// the one in force; `None` for a server in neither.
-    pub fn member(&self, id: ServerId) -> Option<&Member> {
-        self.replica.membership().and_then(|membership| membership.member(id))
+    /// The lines of a server: in the configuration that is to come into force, and in the one in
+    /// force if it differs there. Which of its addresses it listens on depends on what it has
+    /// applied, so a host tries one after the other. None if reconfiguration is disabled.
+    pub fn lines_of(&self, id: ServerId) -> impl Iterator<Item = &Member> {
+        self.replica.membership().into_iter().flat_map(move |membership| membership.lines_of(id))
     }
 
     /// Why the server has halted, if it has.

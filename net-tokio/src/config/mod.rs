@@ -204,18 +204,10 @@ pub fn parse(
     // An empty path would put the log into the current directory.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;
     let log_dir = log_dir.map_or_else(|| data_dir.clone(), PathBuf::from);
-    let hint = "a port, such as 2181, or 0 for any that is free";
-    let port = keys.number("clientPort", 0..=65_535, hint)?.map(fit);
-    let (port, member_host) = match (port, client) {
-        (Some(port), _) => (port, None),
-        (None, Some((host, port))) => (port, host),
-        (None, None) => return Err(keys.missing("clientPort", "clientPort=2181")),
-    };
+    let (host, port) = client_address(&mut keys, client, ensemble.is_some())?;
     let limits = limits::read(&mut keys, voters)?;
     // Every node that a request may write must fit into a reply.
     core.limits.record_bytes = core.limits.record_bytes.max(limits.max_frame as usize / 2 * 3);
-    let host = keys.text("clientPortAddress", "an address of this machine")?;
-    let host = host.map(|host| Member::without_brackets(&host).to_owned());
     let preallocate = keys.number("preAllocSize", 1..=1 << 22, "KiB, such as 65536")?;
     let hint = "KiB, such as 65536; -1: no limit but preAllocSize";
     let rolled = keys.number("txnLogSizeLimitInKb", -1..=1 << 40, hint)?.filter(|kib| *kib > 0);
@@ -226,7 +218,7 @@ pub fn parse(
     let settings = Settings {
         core,
         ensemble,
-        host: host.or(member_host),
+        host,
         port,
         data_dir,
         log_dir,
@@ -240,6 +232,45 @@ pub fn parse(
     };
     ignore_the_rest(&mut keys);
     Ok((settings, keys.warnings))
+}
+
+/// Host and port for clients: those of the keys, or those behind the `;` of the server's own line.
+/// If an ensemble's server has both, they have to agree, as in ZooKeeper.
+fn client_address(
+    keys: &mut Properties,
+    line: Option<(Option<String>, u16)>,
+    is_ensemble: bool,
+) -> Result<(Option<String>, u16), BadSetting> {
+    let entries = ["clientPort", "clientPortAddress"].map(|key| keys.entry(key).cloned());
+    let hint = "a port, such as 2181, or 0 for any that is free";
+    let port: Option<u16> = keys.number("clientPort", 0..=65_535, hint)?.map(fit);
+    let host = keys.text("clientPortAddress", "an address of this machine")?;
+    let host = host.map(|host| Member::without_brackets(&host).to_owned());
+    let of_machine = |host: &Option<String>| host.clone().filter(|h| !Member::is_everywhere(h));
+    let (line_host, line_port) = match (port, line) {
+        (None, None) => return Err(keys.missing("clientPort", "clientPort=2181")),
+        (Some(port), None) => return Ok((host, port)),
+        (None, Some((line_host, port))) if !is_ensemble => return Ok((host.or(line_host), port)),
+        (Some(port), Some(_)) if !is_ensemble => return Ok((host, port)),
+        (_, Some((line_host, line_port))) => (of_machine(&line_host), line_port),
+    };
+    let [port_entry, host_entry] = entries;
+    let behind = Member::address(line_host.as_deref().unwrap_or("0.0.0.0"), &line_port);
+    let what = format!("the line of this server has ;{behind}, which applies; remove this line");
+    if let Some(entry) = port_entry
+        && port.is_some_and(|port| ![0, line_port].contains(&port))
+    {
+        return Err(keys.refuse(&entry, &what));
+    }
+    if let (Some(host), Some(entry)) = (of_machine(&host), host_entry) {
+        match &line_host {
+            None => return Err(keys.refuse(&entry, &what)),
+            // Two names may stand for one address.
+            Some(line_host) if *line_host != host => keys.warn(&entry, &what),
+            Some(_) => {}
+        }
+    }
+    Ok((line_host, line_port))
 }
 
 /// Reads the file with the members that `dynamicConfigFile` names, if there is one. Returns the

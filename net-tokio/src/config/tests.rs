@@ -161,12 +161,12 @@ fn dynamic_file_has_the_members() {
         parse("zoo.cfg", &text, &[], &read).map_err(|error| error.to_string())
     };
     let with = "dynamicConfigFile=/c/zoo.cfg.dynamic.10000000b\nreconfigEnabled=true";
-    let (settings, _) = read_both(with, "server.1=a:1:2\nserver.2=b:1:2;2182").expect("valid");
+    let (settings, _) = read_both(with, "server.1=a:1:2\nserver.2=b:1:2;2181").expect("valid");
     let options = settings.core.reconfig.expect("it is enabled");
     assert_eq!(
         (options.initial.to_string(), options.single_voter),
         (
-            "server.1=a:1:2:participant\nserver.2=b:1:2:participant;0.0.0.0:2182\n\
+            "server.1=a:1:2:participant\nserver.2=b:1:2:participant;0.0.0.0:2181\n\
           version=10000000b"
                 .to_owned(),
             false
@@ -186,6 +186,42 @@ fn dynamic_file_has_the_members() {
         let found = read_both(lines, dynamic).expect_err(error);
         assert!(found.starts_with(error), "{found}");
     }
+}
+
+/// CONF-01, CONF-02: as in ZooKeeper, the line and the keys have to agree.
+#[test]
+fn client_address_is_that_of_the_server_line() {
+    let read = |keys: &str, client: &str| {
+        let text = format!("dataDir=/d\n{keys}\nserver.1=a:1:2{client}\nserver.2=b:1:2");
+        let read = parse("zoo.cfg", &text, &[], &|_| Ok("1".to_owned()));
+        read.map(|(settings, warnings)| (settings.client_address("*"), warnings.join("\n")))
+            .map_err(|error| error.to_string())
+    };
+    for (keys, client, expected) in [
+        ("", ";2182", "*:2182"),
+        ("", ";0.0.0.0:2182", "*:2182"),
+        ("", ";[::1]:2182", "[::1]:2182"),
+        ("clientPort=2182", ";[::1]:2182", "[::1]:2182"),
+        ("clientPort=0", ";2182", "*:2182"),
+        ("clientPort=2182\nclientPortAddress=0.0.0.0", ";h:2182", "h:2182"),
+        ("clientPort=2182\nclientPortAddress=h", ";h:2182", "h:2182"),
+        ("clientPort=2182\nclientPortAddress=h", "", "h:2182"),
+    ] {
+        assert_eq!(read(keys, client), Ok((expected.to_owned(), String::new())), "{keys} {client}");
+    }
+    let applies = "the line of this server has ;0.0.0.0:2182, which applies; remove this line";
+    assert_eq!(
+        read("clientPort=2181", ";2182"),
+        Err(format!("zoo.cfg:2: clientPort=2181: {applies}"))
+    );
+    assert_eq!(
+        read("clientPort=2182\nclientPortAddress=h", ";2182"),
+        Err(format!("zoo.cfg:3: clientPortAddress=h: {applies}"))
+    );
+    let (address, warning) =
+        read("clientPort=2182\nclientPortAddress=h", ";i:2182").expect("valid");
+    assert_eq!(address, "i:2182");
+    assert!(warning.starts_with("zoo.cfg:3: clientPortAddress=h: the line of"), "{warning}");
 }
 
 /// CONF-07, CONF-13, CONF-19, CONF-38.

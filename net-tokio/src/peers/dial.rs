@@ -18,14 +18,19 @@ use crate::conn::serve_connection;
 use crate::random;
 use crate::shared::Shared;
 
-/// Makes one attempt for the driver to reach the server with this line, and serves the connection
-/// if the attempt succeeds.
-pub(crate) async fn dial(shared: Rc<Shared>, dial: PeerDial, to: Option<Member>) {
+/// Makes one attempt for the driver to reach the server that has one of these lines, and serves the
+/// connection if the attempt succeeds.
+pub(crate) async fn dial(shared: Rc<Shared>, dial: PeerDial, lines: Vec<Member>) {
     let PeerDial { link, channel, .. } = dial;
-    let stream = match (&shared.settings.ensemble, to) {
-        (Some(ensemble), Some(member)) => connect(ensemble, &member, channel).await,
-        _ => Err(io::Error::other("it is not among the servers of this ensemble")),
-    };
+    let mut stream = Err(io::Error::other("it is not among the servers of this ensemble"));
+    if let Some(ensemble) = &shared.settings.ensemble {
+        for line in lines {
+            stream = connect(ensemble, &line, channel).await;
+            if stream.is_ok() {
+                break;
+            }
+        }
+    }
     let now = shared.clock.mono();
     match stream {
         Ok(stream) => {

@@ -1,10 +1,9 @@
 //! The quorum and election ports of this server.
 //!
-//! Owns binding and accepting. Must not read from a connection, nor identify the other end: the
-//! driver does.
+//! Owns where they listen, and accepting. Must not read from a connection, nor identify the other
+//! end: the driver does.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,9 +14,10 @@ use zabkeeper_core::{LinkId, Member};
 
 use super::tune;
 use crate::config::Ensemble;
+use crate::configs::Configs;
 use crate::conn::serve_connection;
 use crate::descriptors::Reserve;
-use crate::listener::bind_to;
+use crate::listening::{Listening, Pauses, Place, bind_to, everywhere, local};
 use crate::names;
 use crate::random;
 use crate::shared::Shared;
@@ -36,7 +36,6 @@ const LOGGED: u32 = 30;
 pub(crate) struct PeerPort {
     channel: Channel,
     socket: TcpSocket,
-    address: SocketAddr,
 }
 
 /// Binds the ports of this server, so that a port in use is reported before data is recovered.
@@ -65,69 +64,112 @@ pub(crate) async fn bind(ensemble: &Ensemble, me: &Member) -> Result<Vec<PeerPor
 }
 
 async fn bind_once(ensemble: &Ensemble, me: &Member) -> Result<Vec<PeerPort>, String> {
-    let mut bound_all = Vec::new();
-    let ports = [
-        (Channel::Quorum, me.quorum_port, me.quorum_address()),
-        (Channel::Election, me.election_port, me.election_address()),
-    ];
-    for (channel, port, name) in ports {
-        let bound = if ensemble.listen_everywhere {
-            bind_everywhere(port).map(|bound| vec![bound])
+    let places = places(ensemble, me).await?;
+    let bind = |(channel, address): Place<Channel>| match bind_to(address) {
+        Ok(socket) => Ok(PeerPort { channel, socket }),
+        Err(error) => Err(cannot_listen(me, channel, &error)),
+    };
+    places.into_iter().map(bind).collect()
+}
+
+fn cannot_listen(me: &Member, channel: Channel, error: &io::Error) -> String {
+    let name = match channel {
+        Channel::Quorum => me.quorum_address(),
+        Channel::Election => me.election_address(),
+    };
+    format!("cannot listen for other servers on {name}, as server.{} says: {error}", me.id)
+}
+
+/// Where a server with this line listens: on every address of its name, except those of other
+/// machines.
+async fn places(ensemble: &Ensemble, me: &Member) -> Result<Vec<Place<Channel>>, String> {
+    let mut places = Vec::new();
+    for (channel, port) in
+        [(Channel::Quorum, me.quorum_port), (Channel::Election, me.election_port)]
+    {
+        let addresses = if ensemble.listen_everywhere {
+            vec![everywhere(port)]
         } else {
-            bind_all(names::addresses(&me.host, port).await)
+            let addresses = local(names::addresses(&me.host, port).await);
+            addresses.map_err(|error| cannot_listen(me, channel, &error))?
         };
-        let bound = bound.map_err(|error| {
-            format!("cannot listen for other servers on {name}, as server.{} says: {error}", me.id)
-        })?;
-        bound_all.extend(bound.into_iter().map(|(address, socket)| PeerPort {
-            channel,
-            socket,
-            address,
-        }));
+        places.extend(addresses.into_iter().map(|address| (channel, address)));
     }
-    Ok(bound_all)
+    Ok(places)
 }
 
-fn bind_everywhere(port: u16) -> io::Result<(SocketAddr, TcpSocket)> {
-    let bind = |address: SocketAddr| bind_to(address).map(|socket| (address, socket));
-    match bind((Ipv6Addr::UNSPECIFIED, port).into()) {
-        // The machine has no IPv6.
-        Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-            bind((Ipv4Addr::UNSPECIFIED, port).into())
-        }
-        bound => bound,
-    }
-}
-
-/// Binds every address of a name; an address of another machine is skipped if another one can be
-/// bound.
-fn bind_all(addresses: Vec<SocketAddr>) -> io::Result<Vec<(SocketAddr, TcpSocket)>> {
-    let mut bound: Vec<(SocketAddr, TcpSocket)> = Vec::new();
-    let mut failure = io::Error::other("the name has no address");
-    for address in addresses {
-        if bound.iter().any(|(other, _)| *other == address) {
-            continue;
-        }
-        match bind_to(address) {
-            Ok(socket) => bound.push((address, socket)),
-            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => failure = error,
-            Err(error) => return Err(error),
-        }
-    }
-    if bound.is_empty() { Err(failure) } else { Ok(bound) }
-}
-
-/// Starts tasks that accept connections for ever.
+/// Listens on the bound ports, and later where the configuration in force says (RECONF-12).
+/// Connections that are open stay.
 ///
 /// # Errors
 /// Another process has started listening on an address since `bind`; as a line for the operator.
-pub(crate) fn listen(shared: &Rc<Shared>, ports: Vec<PeerPort>) -> Result<(), String> {
-    for PeerPort { channel, socket, address } in ports {
+pub(crate) fn listen(
+    shared: &Rc<Shared>,
+    ports: Vec<PeerPort>,
+    configs: Configs,
+) -> Result<(), String> {
+    let accepting = Rc::clone(shared);
+    let mut listening = Listening::new(BACKLOG, move |channel, listener| {
+        tokio::task::spawn_local(accept(Rc::clone(&accepting), channel, listener))
+    });
+    for PeerPort { channel, socket } in ports {
+        let address =
+            socket.local_addr().map_or_else(|error| error.to_string(), |at| at.to_string());
         let cannot = |error| format!("cannot listen for other servers on {address}: {error}");
-        let listener = socket.listen(BACKLOG).map_err(cannot)?;
-        tokio::task::spawn_local(accept(Rc::clone(shared), channel, listener));
+        listening.add(channel, socket).map_err(cannot)?;
     }
+    tokio::task::spawn_local(follow(listening, Rc::clone(shared), configs));
     Ok(())
+}
+
+async fn follow(mut listening: Listening<Channel>, shared: Rc<Shared>, mut configs: Configs) {
+    let Some(ensemble) = &shared.settings.ensemble else { return };
+    let own = shared.settings.core.id();
+    let mut config = configs.next().await;
+    loop {
+        let moved = async {
+            if let Some(me) = config.server(own) {
+                listen_as(&mut listening, ensemble, me).await;
+            }
+            std::future::pending().await
+        };
+        let newer = tokio::select! {
+            () = moved => continue,
+            newer = configs.next() => newer,
+        };
+        config = newer;
+    }
+}
+
+/// Listens where this line of the server says; retries until it does.
+async fn listen_as(listening: &mut Listening<Channel>, ensemble: &Ensemble, me: &Member) {
+    let mut pauses = Pauses::new();
+    loop {
+        let moved = match places(ensemble, me).await {
+            Ok(places) => listening
+                .move_to(&places)
+                .await
+                .map_err(|error| format!("cannot listen for other servers as {me}: {error}")),
+            Err(what) => Err(what),
+        };
+        let what = match moved {
+            Ok(false) => return,
+            Ok(true) => {
+                let (quorum, election) = (me.quorum_address(), me.election_address());
+                return tracing::info!(
+                    "listens on {quorum} and {election} for other servers: a reconfiguration says \
+                     so"
+                );
+            }
+            Err(what) => what,
+        };
+        let pause = pauses.next();
+        tracing::warn!(
+            "{what}; the earlier ports stay open; trying again in {} s",
+            pause.as_secs()
+        );
+        tokio::time::sleep(pause).await;
+    }
 }
 
 async fn accept(shared: Rc<Shared>, channel: Channel, listener: TcpListener) {

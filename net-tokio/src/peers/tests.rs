@@ -12,6 +12,7 @@ use super::dial::connect;
 use super::{bind, listen};
 use crate::clock::Clock;
 use crate::config::{Settings, parse};
+use crate::configs;
 use crate::driver;
 use crate::shared::Shared;
 
@@ -42,7 +43,7 @@ fn server_is_reached_at_its_names_and_addresses() {
             let ensemble = shared.settings.ensemble.as_ref().unwrap();
             let [one, two] = [1, 2].map(|id| ensemble.member(ServerId(id)).unwrap());
             let ports = bind(ensemble, one).await.unwrap();
-            listen(&shared, ports).unwrap();
+            listen(&shared, ports, configs::channel().1).unwrap();
             for channel in [Channel::Quorum, Channel::Election] {
                 assert!(connect(ensemble, one, channel).await.is_ok(), "{host}");
                 assert!(connect(ensemble, two, channel).await.is_err(), "{host}");
