@@ -26,6 +26,7 @@ pub mod admin;
 mod args;
 mod clock;
 pub mod config;
+mod config_files;
 mod configs;
 mod conn;
 mod descriptors;

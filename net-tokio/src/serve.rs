@@ -20,6 +20,7 @@ use zabkeeper_core::{Halted, Membership, Outline, Server, Zxid};
 
 use crate::clock::{Clock, wall};
 use crate::config::{OUR_FOLDER, Settings};
+use crate::config_files;
 use crate::configs;
 use crate::conn;
 use crate::descriptors;
@@ -112,7 +113,11 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     let signals = signals().map_err(|e| Failure::Other(format!("cannot wait for signals: {e}")))?;
     tokio::task::spawn_local(stop_on(signals, accepting.abort_handle(), Rc::clone(&shared)));
     peers::warn_without_secret(&shared.settings);
-    peers::listen(&shared, peer_ports, configs).map_err(Failure::Other)?;
+    peers::listen(&shared, peer_ports, configs.clone()).map_err(Failure::Other)?;
+    if let Some((path, version)) = shared.settings.file.clone() {
+        let own = shared.settings.core.id();
+        tokio::task::spawn_local(config_files::write_configs(configs, own, path, version));
+    }
     // A task like the readers: the runtime asks the kernel for events each time before it polls its
     // main future.
     let event_loop = EventLoop::new(server, Rc::clone(&shared), disk, sender, set_aside);

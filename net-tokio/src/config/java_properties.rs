@@ -18,6 +18,8 @@ use std::str::Chars;
 pub(super) struct Pair {
     /// The line in which the key begins, counted from 1.
     pub(super) line: usize,
+    /// The line in which the value ends.
+    pub(super) last: usize,
     pub(super) key: String,
     pub(super) value: String,
     /// An invalid escape in the key or the value; [`Fault::Unicode`] takes precedence.
@@ -38,8 +40,8 @@ pub(super) enum Fault {
 pub(super) fn read(text: &str) -> Vec<Pair> {
     let mut lines = Lines { chars: text.chars().peekable(), number: 1 };
     let mut pairs = Vec::new();
-    while let Some((line, text)) = lines.next_logical() {
-        pairs.push(split(line, &text));
+    while let Some(([line, last], text)) = lines.next_logical() {
+        pairs.push(Pair { last, ..split(line, &text) });
     }
     pairs
 }
@@ -52,9 +54,9 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// The next logical line that is not blank or a comment, and the number of its first natural
-    /// line. Leading blanks and the backslashes of continuations are removed.
-    fn next_logical(&mut self) -> Option<(usize, String)> {
+    /// The next logical line that is not blank or a comment, and the numbers of its first and last
+    /// natural lines. Leading blanks and the backslashes of continuations are removed.
+    fn next_logical(&mut self) -> Option<([usize; 2], String)> {
         let mut text = String::new();
         let mut first = self.number;
         loop {
@@ -67,10 +69,11 @@ impl Lines<'_> {
                     self.chars.next();
                 }
             }
+            let last = self.number;
             let continues = self.take_natural(&mut text);
             let at_end = self.chars.peek().is_none();
             if !text.is_empty() && (at_end || !continues) {
-                return Some((first, text));
+                return Some(([first, last], text));
             }
             if at_end {
                 return None;
@@ -126,7 +129,7 @@ fn split(line: usize, text: &str) -> Pair {
     let value = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim_start_matches(is_blank);
     let mut fault = None;
     let [key, value] = [key, value].map(|text| unescape(text, &mut fault));
-    Pair { line, key, value, fault }
+    Pair { line, last: line, key, value, fault }
 }
 
 fn unescape(text: &str, fault: &mut Option<Fault>) -> String {

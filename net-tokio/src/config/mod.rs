@@ -5,6 +5,7 @@
 //! file, nor sockets.
 
 mod access;
+mod files;
 mod groups;
 mod java_properties;
 mod keys;
@@ -21,6 +22,7 @@ use zabkeeper_core::driver::ClientLimits;
 use zabkeeper_core::driver::four_letter::Whitelist;
 use zabkeeper_core::{Config, Member, Members, ReconfigOptions, ServerId, Voters, Zxid};
 
+pub(crate) use files::{ConfigFiles, files_of, with_suffix};
 use keys::Kind;
 pub(crate) use members::Ensemble;
 pub use properties::BadSetting;
@@ -31,6 +33,9 @@ use properties::{Entry, FLAGS, Properties};
 pub struct Settings {
     /// The configuration of the core.
     pub(crate) core: Config,
+    /// The file that the settings come from, and the version of the configuration in it; `None` if
+    /// they come from no file.
+    pub(crate) file: Option<(PathBuf, Zxid)>,
     /// The ensemble; `None` for a standalone server.
     pub(crate) ensemble: Option<Ensemble>,
     /// Host name or address to listen on; `None` means every address of the machine.
@@ -86,6 +91,7 @@ impl Settings {
         let data_dir = PathBuf::from("zabkeeper-data");
         Settings {
             core,
+            file: None,
             ensemble: None,
             host: Some("127.0.0.1".to_owned()),
             port: 2181,
@@ -124,6 +130,7 @@ impl Settings {
         let flags: Vec<_> = flags.iter().map(|(variable, text)| (*variable, &**text)).collect();
         let (mut settings, mut warnings) =
             parse(&file, &text, &flags, &|myid| std::fs::read_to_string(myid))?;
+        settings.file = settings.file.map(|(_, version)| (path.to_owned(), version));
         if let Some(ensemble) = &mut settings.ensemble
             && let Some(secret_file) = &ensemble.secret_file
         {
@@ -217,6 +224,7 @@ pub fn parse(
     let whitelist = whitelist(&mut keys, core.read_only_mode);
     let settings = Settings {
         core,
+        file: Some((file.into(), version)),
         ensemble,
         host,
         port,
@@ -283,9 +291,7 @@ fn dynamic_file(
     let text = read(Path::new(&entry.value))
         .map_err(|error| keys.refuse(&entry, &format!("cannot be read: {error}")))?;
     keys.add_dynamic(&entry.value, &text)?;
-    let version = entry.value.rsplit_once(".dynamic.").map(|(_, version)| version);
-    let version = version.and_then(|version| u64::from_str_radix(version, 16).ok());
-    Ok(Zxid(version.unwrap_or(0)))
+    Ok(files::version_in(&entry.value))
 }
 
 /// Refuses keys that require a security feature that is not supported yet: to start without it

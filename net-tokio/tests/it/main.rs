@@ -23,5 +23,6 @@ mod log_tool;
 mod members;
 mod outputs;
 mod raw;
+mod reconfig;
 mod scene;
 mod startup;
