@@ -95,21 +95,23 @@ impl Properties {
     /// weights only (RECONF-14).
     ///
     /// # Errors
-    /// Another key, or a key that the first file has, too.
+    /// Another key, or a server, a group or a weight in the first file, too.
     pub(crate) fn add_dynamic(&mut self, file: &str, text: &str) -> Result<(), BadSetting> {
+        let moves =
+            |key: &str| ["server.", "group.", "weight."].iter().any(|own| key.starts_with(own));
         file.clone_into(&mut self.dynamic_file);
+        let left = self.entries.values().filter(|entry| moves(&entry.key));
+        if let Some(first) = left.min_by_key(|entry| entry.place) {
+            let what = "the dynamic file holds all members; move the line there, or remove it";
+            return Err(self.refuse(first, what));
+        }
         for (key, mut entry) in Properties::read(file, text)?.entries {
             let Place::Line(line) = entry.place else { continue };
             entry.place = Place::Dynamic(line);
-            if !["server.", "group.", "weight."].iter().any(|known| key.starts_with(known)) {
+            if !moves(&key) {
                 let what = "a dynamic file holds server.N, group.N and weight.N; its name ends \
                             with the version, as in zoo.cfg.dynamic.100000000";
                 return Err(self.refuse(&entry, what));
-            }
-            if let Some(other) = self.entries.get(&key) {
-                return Err(
-                    self.refuse(other, "the dynamic file has this key, too; remove the line")
-                );
             }
             self.entries.insert(key, entry);
         }

@@ -181,6 +181,7 @@ fn dynamic_file_has_the_members() {
         (with, "server.1=a:1", "/c/zoo.cfg.dynamic.10000000b:1: server.1=a:1: write server.N="),
         (with, "version=3", "/c/zoo.cfg.dynamic.10000000b:1: version=3: a dynamic file holds"),
         (&format!("{with}\nserver.1=a:1:2"), "server.1=a:1:2", "zoo.cfg:5: server.1=a:1:2: the d"),
+        (&format!("{with}\nweight.1=2"), "server.1=a:1:2", "zoo.cfg:5: weight.1=2: the dynamic"),
         ("dynamicConfigFile=/no", "", "zoo.cfg:3: dynamicConfigFile=/no: cannot be read: no such"),
     ] {
         let found = read_both(lines, dynamic).expect_err(error);
