@@ -69,6 +69,9 @@ pub enum Input {
     /// The text of the configuration that another server has in force. It comes with notifications
     /// of servers that follow or lead.
     EnsembleConfig(ServerId, String),
+    /// The process is to stop. [`Server::may_exit`](crate::Server::may_exit) returns when the core
+    /// needs it no longer; a leader hands leadership over first. A second one ends that wait.
+    Stop,
 }
 
 /// An event of a link. The first event of a [`LinkId`] is `Up` or `Unreachable`, each at most once;
@@ -187,6 +190,7 @@ impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Input::Timeout => write!(f, "timeout"),
+            Input::Stop => write!(f, "stop"),
             Input::Client(conn, ClientEvent::Opened(c, _)) => write!(
                 f,
                 "{conn} opened session={} seen={} timeout={}ms",

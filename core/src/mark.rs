@@ -327,6 +327,20 @@ marks! {
     ReadOnlyRequestRefused,
     /// a looking server takes over a newer configuration that another server has in force
     ConfigAdopted,
+    /// a leader that is to stop takes no more writes
+    HandOverBegun,
+    /// a write, a new session or a session that moves waits for the next leader
+    HandOverHeld,
+    /// a leader steps down and names the server that is to lead next
+    HandOverNamed,
+    /// a leader steps down before its proposals are committed, or a voter has them all
+    HandOverLate,
+    /// a leader steps down and names nobody
+    HandOverToNobody,
+    /// a follower gets from its leader the name of the next one
+    TakeOverReceived,
+    /// an election ends without the votes of all, because its winner was named
+    ElectionNamed,
 }
 
 /// A set of [`Mark`]s.

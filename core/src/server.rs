@@ -16,6 +16,7 @@ mod clients;
 mod disk;
 mod peers;
 mod role;
+mod stop;
 mod view;
 mod work;
 
@@ -72,6 +73,8 @@ pub struct Server {
     inbound: BTreeMap<LinkId, Inbound>,
     front: Front,
     work: Work,
+    /// Is the process to stop?
+    stopping: bool,
     /// Why the server has halted, if it has.
     halted: Option<Halted>,
 }
@@ -111,6 +114,7 @@ impl Server {
             elected: None,
             inbound: BTreeMap::new(),
             work: Work::default(),
+            stopping: false,
             halted: None,
         })
     }
@@ -158,9 +162,11 @@ impl Server {
             Input::Peer(link, event) => self.on_peer(link, event, &mut cx),
             Input::Disk(event) => self.on_disk(event, &mut cx),
             Input::EnsembleConfig(from, text) => self.on_config(from, &text, &mut cx),
+            Input::Stop => self.on_stop(&mut cx),
         }
         self.adopt_members(&mut cx);
         if self.halted.is_none() {
+            self.maybe_hand_over(&mut cx);
             self.replica.maybe_snapshot(&mut cx);
             self.set_timers(&mut cx);
         }
@@ -234,6 +240,9 @@ impl Server {
         let Role::Leading(leader) = &mut self.role else {
             return;
         };
+        if leader.hands_over() {
+            return;
+        }
         match leader.proposer() {
             Some(proposer) if busy => proposer.pause_containers(cx),
             Some(_) | None => leader.check_containers(&mut self.replica, cx),
@@ -252,7 +261,7 @@ impl Server {
                 }
             }
             LeaderEffect::Differs(zxid) => self.on_difference(zxid, cx),
-            LeaderEffect::StepDown(lost) => self.look(None, LinkCloseReason::Looks(lost), cx),
+            LeaderEffect::StepDown(why) => self.step_down(why, cx),
         }
     }
 
@@ -274,6 +283,7 @@ impl Server {
             FollowerEffect::Synced(conn, request) => self.await_applied(conn, request, cx),
             FollowerEffect::Differs(zxid) => self.on_difference(zxid, cx),
             FollowerEffect::Abandon(why) => self.look(None, why, cx),
+            FollowerEffect::TakeOver(next) => self.on_take_over(next, cx),
         }
     }
 
@@ -367,6 +377,17 @@ impl Server {
     /// Starts an election, closes all links of the role, and logs `why`. Client connections stay
     /// open; their requests wait.
     fn look(&mut self, lost: Option<ServerId>, why: LinkCloseReason, cx: &mut Cx<'_>) {
+        self.look_for(None, lost, why, cx);
+    }
+
+    /// The same; the last leader may have named the `next` one.
+    fn look_for(
+        &mut self,
+        next: Option<Vote>,
+        lost: Option<ServerId>,
+        why: LinkCloseReason,
+        cx: &mut Cx<'_>,
+    ) {
         let links = match &self.role {
             Role::Looking(_) => Vec::new(),
             Role::Following(follower) => Vec::from_iter(follower.link()),
@@ -386,8 +407,7 @@ impl Server {
                 Role::Leading(_) => cx.mark(Mark::LeaderLeftUncommitted),
             }
         }
-        let election = Election::new(cx.config.id(), self.round, lost).among(cx.voters);
-        self.role = Role::Looking(election);
+        self.role = Role::Looking(self.election(next, lost, cx));
         self.front.end_read_only(&mut self.replica, cx);
         self.front.on_leader_lost(cx);
         self.continue_election(cx);
@@ -427,13 +447,16 @@ impl Server {
                 for (timer, deadline) in leader.deadlines(cx) {
                     self.timers.set(timer, deadline);
                 }
+                let hands_over = leader.hands_over();
                 let mut proposer = leader.proposer();
                 let containers = proposer
                     .as_mut()
                     .and_then(|proposer| proposer.container_deadline(&self.replica, cx));
-                self.timers.set(Timer::ContainerCheck, containers);
+                self.timers.set(Timer::ContainerCheck, containers.filter(|_| !hands_over));
                 let tracker = proposer.map(|proposer| &proposer.tracker);
-                let expiry = tracker.filter(|_| !paused).and_then(SessionTracker::next_expiry);
+                let expiry = tracker
+                    .filter(|_| !paused && !hands_over)
+                    .and_then(SessionTracker::next_expiry);
                 self.timers.set(Timer::SessionExpiry, expiry);
             }
         }

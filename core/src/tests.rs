@@ -281,7 +281,10 @@ fn after_leaders(message: Option<&FromLeader>) -> Option<FromLeader> {
         }
         Some(FromLeader::Ping { .. }) => FromLeader::Synced { conn: ConnId(300), request: 4 },
         Some(FromLeader::Synced { .. }) => FromLeader::Differs { zxid },
-        Some(FromLeader::Differs { .. }) => return None,
+        Some(FromLeader::Differs { .. }) => {
+            FromLeader::TakeOver { vote: Vote { epoch, zxid, candidate: ServerId(3) } }
+        }
+        Some(FromLeader::TakeOver { .. }) => return None,
     })
 }
 

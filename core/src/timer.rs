@@ -30,10 +30,12 @@ pub enum Timer {
     ContainerCheck,
     /// The last step left work to do.
     Work,
+    /// A leader that is to stop waits no longer for its proposals to be committed.
+    HandOver,
 }
 
 impl Timer {
-    const ALL: [Timer; 11] = [
+    const ALL: [Timer; 12] = [
         Timer::Election,
         Timer::ReadOnly,
         Timer::LeaderSilence,
@@ -45,10 +47,11 @@ impl Timer {
         Timer::AwaitLeader,
         Timer::ContainerCheck,
         Timer::Work,
+        Timer::HandOver,
     ];
 
     /// The timers that the server's role sets anew after each step.
-    pub(crate) const OF_ROLES: [Timer; 8] = [
+    pub(crate) const OF_ROLES: [Timer; 9] = [
         Timer::Election,
         Timer::ReadOnly,
         Timer::LeaderSilence,
@@ -57,6 +60,7 @@ impl Timer {
         Timer::Ping,
         Timer::SessionExpiry,
         Timer::ContainerCheck,
+        Timer::HandOver,
     ];
 }
 

@@ -30,7 +30,7 @@ impl Around {
             kind @ (0 | 2 | 5 | 9 | 11 | 14..=17 | 19) => {
                 PeerMessage::Learner(self.learner_message(kind, timeout_ms, source))
             }
-            kind @ (1 | 3 | 4 | 6..=8 | 10 | 12 | 13 | 18) => {
+            kind @ (1 | 3 | 4 | 6..=8 | 10 | 12 | 13 | 18 | 21) => {
                 PeerMessage::Leader(self.leader_message(kind, timeout_ms, source))
             }
             _ => PeerMessage::Learner(self.request(timeout_ms, source)),
@@ -71,6 +71,13 @@ impl Around {
     fn leader_message(&self, kind: u8, timeout_ms: u32, source: &mut Source<'_>) -> FromLeader {
         match kind {
             18 => FromLeader::Differs { zxid: self.zxid(source) },
+            21 => FromLeader::TakeOver {
+                vote: Vote {
+                    epoch: self.epoch(source),
+                    zxid: self.zxid(source),
+                    candidate: ServerId(source.byte().into()),
+                },
+            },
             1 => FromLeader::LeaderInfo {
                 epoch: self.epoch(source),
                 empty: source.byte() & 1 == 0,

@@ -226,8 +226,9 @@ impl EventLoop {
                     && status.applied == status.appended
                     && status.durable == status.appended
             }
-            // Other servers continue to write: only answers to requests already read must leave.
-            Some(_) => self.shared.driver().clients.unanswered() == 0,
+            // Other servers continue to write: a leader hands over, and answers to requests that
+            // have been read must leave.
+            Some(_) => self.server.may_exit() && self.shared.driver().clients.unanswered() == 0,
         };
         let latest = stopping?;
         (complete || now >= latest).then_some(Ended::Stopped { complete })

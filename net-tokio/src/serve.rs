@@ -49,6 +49,10 @@ const LAST_WRITES: Duration = Duration::from_secs(5);
 /// answers, but no writes.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
+/// The longest time that a leader has to hand leadership over before that. It needs milliseconds,
+/// and a tick if no follower is caught up.
+const HAND_OVER: Duration = Duration::from_secs(5);
+
 /// Time for the last replies to leave.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
 
@@ -334,14 +338,26 @@ fn signals() -> io::Result<[Signal; 2]> {
 
 async fn stop_on(signals: [Signal; 2], accepting: AbortHandle, shared: Rc<Shared>) {
     let [mut terminate, mut interrupt] = signals;
+    next_of(&mut terminate, &mut interrupt).await;
+    tracing::info!("stopping");
+    accepting.abort();
+    let time = if shared.settings.ensemble.is_some() {
+        LAST_ANSWERS + shared.settings.core.tick().min(HAND_OVER)
+    } else {
+        LAST_WRITES
+    };
+    shared.stop(shared.clock.mono().after(time));
+    next_of(&mut terminate, &mut interrupt).await;
+    tracing::warn!("a second signal: stopping at once");
+    shared.stop(shared.clock.mono());
+}
+
+/// Waits for one of two signals.
+async fn next_of(terminate: &mut Signal, interrupt: &mut Signal) {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::info!("stopping");
-    accepting.abort();
-    let time = if shared.settings.ensemble.is_some() { LAST_ANSWERS } else { LAST_WRITES };
-    shared.stop(shared.clock.mono().after(time));
 }
 
 impl Failure {

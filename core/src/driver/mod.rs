@@ -75,6 +75,8 @@ pub struct Driver {
     disk: VecDeque<DiskEvent>,
     turn: Turn,
     stops: bool,
+    /// The core has to get [`Input::Stop`].
+    sends_stop: bool,
 }
 
 /// Progress of a turn.
@@ -127,6 +129,7 @@ impl Driver {
             disk: VecDeque::new(),
             turn: Turn::default(),
             stops: false,
+            sends_stop: false,
         }
     }
 
@@ -155,13 +158,19 @@ impl Driver {
             Input::Election(..) | Input::EnsembleConfig(..) | Input::Peer(..) => {
                 self.peers.push(input);
             }
-            Input::Timeout | Input::Client(..) => unreachable!("{input} comes from the driver"),
+            Input::Timeout | Input::Client(..) | Input::Stop => {
+                unreachable!("{input} comes from the driver")
+            }
         }
     }
 
-    /// Stops reading from clients, because the process is about to stop.
+    /// The process is to stop: stops reading from clients, and tells the core at the end of the
+    /// next turn, after the requests that have been read. The host exits once
+    /// [`Server::may_exit`] returns `true`, and all requests are answered as far as it waits for
+    /// that.
     pub fn stop(&mut self) {
         self.stops = true;
+        self.sends_stop = true;
     }
 
     /// Begins a turn. The host then calls [`Driver::next_input`] until it returns `None`, gives
@@ -213,7 +222,10 @@ impl Driver {
         if let Some(conn) = self.turn.heartbeats.pop() {
             return Some(Input::Client(conn, ClientEvent::Heartbeat));
         }
-        std::mem::take(&mut self.turn.deadline).then_some(Input::Timeout)
+        if std::mem::take(&mut self.turn.deadline) {
+            return Some(Input::Timeout);
+        }
+        std::mem::take(&mut self.sends_stop).then_some(Input::Stop)
     }
 
     /// Counts what a leader proposes in this turn, and reports the core's notices. The host calls
@@ -261,6 +273,7 @@ impl Driver {
     /// Is there work for another turn, even if nothing arrives?
     pub fn has_work(&self) -> bool {
         !self.disk.is_empty()
+            || self.sends_stop
             || self.peers.has_work()
             || self.clients.has_work()
             || self.four_letter.has_work()

@@ -6,7 +6,8 @@
 //! ```text
 //!       own history is durable ──► vote for it, notify all
 //!         better vote received ──► adopt it, notify all      (of a higher round: vote anew in it)
-//! quorum shares the own vote   ──► over at once if all voters but a lost leader share it,
+//! quorum shares the own vote   ──► over at once if all voters but a lost leader share it, or the
+//!                                  last leader has named the candidate,
 //!                                  else after `final_wait` without a better vote
 //!  quorum follows a leader,
 //!              which is leading ──► follow it
@@ -77,6 +78,10 @@ pub(crate) struct Election {
     /// When this server begins to serve read-only clients, unless the election is over; `None`
     /// until [`Election::read_only_from`] gets the time.
     read_only_from: Option<Instant>,
+    /// The vote for the server that the last leader has named.
+    named: Option<Vote>,
+    /// Is this server to stop? It then sends no vote, and is not elected.
+    abstains: bool,
     /// Branches taken since the last `take_marks`.
     marks: Marks,
 }
@@ -138,6 +143,8 @@ impl Election {
             final_deadline: None,
             repeat: Repeat::default(),
             read_only_from: None,
+            named: None,
+            abstains: false,
             marks: Marks::default(),
         }
     }
@@ -148,6 +155,26 @@ impl Election {
         self.votes = voters.contains(self.own);
         self.barred = voters.ids().filter(|id| !voters.may_lead(*id)).collect();
         self
+    }
+
+    /// The same election, in which this server votes for the server that the last leader has named.
+    /// A third server's vote would have the same effect, except that a quorum for the named server
+    /// waits for no better vote: the leader has compared the histories.
+    pub(crate) fn naming(mut self, named: Option<Vote>) -> Election {
+        self.named = named;
+        self
+    }
+
+    /// The same election, of which this server learns the outcome only.
+    pub(crate) fn without_own_vote(mut self) -> Election {
+        self.abstains = true;
+        self.barred.insert(self.own);
+        self
+    }
+
+    /// Has this server voted, and may it be elected?
+    pub(crate) fn may_win(&self) -> bool {
+        self.has_voted() && !self.abstains
     }
 
     /// The own history is durable: votes for it, or for a better vote received before. The caller
@@ -207,7 +234,7 @@ impl Election {
     pub(crate) fn notification(&self, ensemble: u64) -> Option<Notification> {
         // A server that may not be elected and has no proposal names itself, so that others answer.
         // They vote neither for a server with `HistoryStatus::Lost` nor for one of weight zero.
-        let own = self.initial?;
+        let own = self.initial.filter(|_| !self.abstains)?;
         Some(Notification {
             server_state: ServerState::Looking,
             round: self.round,
@@ -279,11 +306,16 @@ impl Election {
         let complete = voters.ids().all(|id| sharing.contains_key(&id) || self.lost == Some(id));
         let deadline = *self.final_deadline.get_or_insert(now.after(limits.final_wait));
         let candidate_agrees = sharing.contains_key(&proposal.candidate);
-        if !(complete && candidate_agrees) && now < deadline {
+        let named = self.named == Some(proposal);
+        let at_once = (complete || named) && candidate_agrees;
+        if !at_once && now < deadline {
             return None;
         }
-        let at_once = complete && candidate_agrees;
-        self.marks.hit(if at_once { Mark::ElectionComplete } else { Mark::ElectionWaited });
+        self.marks.hit(match (complete, at_once) {
+            (true, true) => Mark::ElectionComplete,
+            (false, true) => Mark::ElectionNamed,
+            (_, false) => Mark::ElectionWaited,
+        });
         Some(if proposal.candidate == self.own {
             Outcome::Lead
         } else {
@@ -305,10 +337,13 @@ impl Election {
         self.repeat = Repeat { sent_at: Some(now), pause: Some(longer) };
         if longer == pause {
             self.marks.hit(Mark::ElectionRepeatCapped);
-            if self.candidate_is_silent() && self.raise(self.round.saturating_add(1)) {
-                self.marks.hit(Mark::ElectionHearsay);
-                self.begin_anew(now);
-            }
+        }
+        // A named server that is still there has sent its vote by now.
+        let doubted = longer == pause || self.named.is_some();
+        if doubted && self.candidate_is_silent() && self.raise(self.round.saturating_add(1)) {
+            self.marks.hit(Mark::ElectionHearsay);
+            self.named = None;
+            self.begin_anew(now);
         }
         true
     }
@@ -475,7 +510,8 @@ impl Election {
     /// The best credible vote of this round, the own one included.
     fn best_known(&self) -> Option<Vote> {
         let votes = self.initial.iter().chain(self.recvset.values());
-        votes.map(|received| received.vote).filter(|vote| self.is_credible(*vote)).max()
+        let votes = votes.map(|received| received.vote).chain(self.named);
+        votes.filter(|vote| self.is_credible(*vote)).max()
     }
 
     /// May the candidate lead, and have this history? The candidate's own notification overrides

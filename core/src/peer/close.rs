@@ -101,6 +101,19 @@ pub enum StepDownReason {
     LastEpoch,
     /// This server has led, and the new configuration gives it no vote.
     Removed,
+    /// This server has led, and is to stop.
+    Stops,
+    /// The leader has handed leadership over.
+    HandedOver,
+}
+
+impl LinkCloseReason {
+    /// A follower's leader belongs to the ensemble `theirs`, and the follower to `ours`.
+    pub(crate) fn other_ensemble(theirs: u64, ours: u64) -> LinkCloseReason {
+        LinkCloseReason::Incompatible(format!(
+            "the leader belongs to ensemble {theirs:#018x}, and this server to {ours:#018x}"
+        ))
+    }
 }
 
 impl From<PeerMisbehaved> for LinkCloseReason {
@@ -172,6 +185,8 @@ impl fmt::Display for StepDownReason {
             StepDownReason::Epoch => "its epoch is used up",
             StepDownReason::Overtaken => "a later election is under way",
             StepDownReason::Removed => "the new configuration gives it no vote",
+            StepDownReason::Stops => "it is to stop, and hands leadership over",
+            StepDownReason::HandedOver => "its leader has handed leadership over",
             StepDownReason::LastEpoch => {
                 "all epochs are used up: move the data directories of all servers away, and import \
                  their data anew"

@@ -19,6 +19,7 @@ use bytes::{Buf, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::greeting::VERSION;
 use super::secret::{FrameKey, SIGNATURE_BYTES};
 use super::{Notification, PeerMessage};
 
@@ -92,18 +93,35 @@ const PONG: u8 = 5;
 const REQUEST: u8 = 6;
 
 /// Writes the frames of one direction of a connection.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub struct Writer {
     key: Option<FrameKey>,
+    /// The highest version of the protocol that both ends speak.
+    version: u8,
+}
+
+impl Default for Writer {
+    fn default() -> Writer {
+        Writer { key: None, version: VERSION }
+    }
 }
 
 impl Writer {
     pub(super) fn signed(key: FrameKey) -> Writer {
-        Writer { key: Some(key) }
+        Writer { key: Some(key), ..Writer::default() }
     }
 
-    /// Appends a link's message as the next frame.
+    /// The same for another end whose highest version is this one.
+    pub(super) fn for_version(self, highest: u8) -> Writer {
+        Writer { version: highest.min(VERSION), ..self }
+    }
+
+    /// Appends a link's message as the next frame. A hint that the other end's version does not
+    /// know is left out.
     pub fn encode_message(&mut self, message: &PeerMessage, out: &mut Vec<u8>) {
+        if message.since() > self.version {
+            return;
+        }
         match message {
             PeerMessage::Learner(message) => self.encode(message, out),
             PeerMessage::Leader(message) => self.encode(message, out),

@@ -31,7 +31,7 @@ use crate::ids::ServerId;
 const MAGIC: &[u8; 9] = b"zabk-peer";
 /// To be raised if an older server would misread the greeting, a frame or a message, for example a
 /// variant that it does not know, or one that has changed or moved.
-const VERSION: u8 = 5;
+pub(super) const VERSION: u8 = 6;
 /// The oldest version that this server understands.
 const VERSION_MIN: u8 = 5;
 /// Bytes up to the length of the facts, including it.
@@ -110,6 +110,8 @@ pub struct Dialling {
 pub struct Accepting {
     secrets: Secrets,
     peer: ServerId,
+    /// The dialler's highest version.
+    highest: u8,
     /// The bytes of the greeting and of the answer.
     transcript: Vec<u8>,
     wants_proof: bool,
@@ -333,7 +335,8 @@ impl Greeting {
             local.secrets.prove_all(&transcript, &mut bytes);
         }
         let (secrets, peer) = (local.secrets.clone(), self.facts.from);
-        (Accepting { secrets, peer, transcript, wants_proof }, bytes)
+        let highest = self.facts.highest;
+        (Accepting { secrets, peer, highest, transcript, wants_proof }, bytes)
     }
 }
 
@@ -344,7 +347,7 @@ impl Accepting {
     /// If the proof is wrong.
     pub fn establish(&self, buffer: &mut BytesMut) -> Result<Option<Established>, Refusal> {
         if !self.wants_proof {
-            return Ok(Some(Established::unproven(self.peer)));
+            return Ok(Some(Established::unproven(self.peer).with(self.highest)));
         }
         if buffer.len() < PROOF_BYTES {
             return Ok(None);
@@ -352,7 +355,8 @@ impl Accepting {
         let proof = buffer.split_to(PROOF_BYTES);
         let secret = self.secrets.find(Side::Dialler, &self.transcript, &proof);
         let secret = secret.ok_or(Refusal::WrongSecret(self.peer))?;
-        Ok(Some(Established::proven(self.peer, secret, Side::Listener, &self.transcript)))
+        let proven = Established::proven(self.peer, secret, Side::Listener, &self.transcript);
+        Ok(Some(proven.with(self.highest)))
     }
 
     /// The server that has dialled.
@@ -391,7 +395,8 @@ impl Dialling {
         self.check(&answer)?;
         if !self.local.proves_to(&answer) {
             *buffer = ahead;
-            return Ok(Some((Established::unproven(self.to), Vec::new())));
+            let unproven = Established::unproven(self.to).with(answer.highest);
+            return Ok(Some((unproven, Vec::new())));
         }
         if ahead.len() < 2 * PROOF_BYTES {
             return Ok(None);
@@ -402,7 +407,8 @@ impl Dialling {
         let secret = self.local.secrets.find(Side::Listener, &transcript, &proofs);
         let secret = secret.ok_or(Refusal::WrongSecret(self.to))?;
         let proof = secret::prove(secret, Side::Dialler, &transcript).to_vec();
-        Ok(Some((Established::proven(self.to, secret, Side::Dialler, &transcript), proof)))
+        let proven = Established::proven(self.to, secret, Side::Dialler, &transcript);
+        Ok(Some((proven.with(answer.highest), proof)))
     }
 
     fn check(&self, answer: &Facts) -> Result<(), Refusal> {
@@ -452,6 +458,11 @@ impl Established {
         let reader = Reader::signed(FrameKey::new(secret, other, transcript));
         let writer = Writer::signed(FrameKey::new(secret, own, transcript));
         Established { peer, proven: true, reader, writer }
+    }
+
+    /// The same; the other end's highest version is this one.
+    fn with(self, highest: u8) -> Established {
+        Established { writer: self.writer.for_version(highest), ..self }
     }
 }
 

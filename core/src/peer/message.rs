@@ -10,7 +10,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::SessionKind;
+use super::{SessionKind, Vote};
 use crate::auth::Ids;
 use crate::identity::{EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
@@ -214,6 +214,20 @@ pub enum FromLeader {
         /// The position.
         zxid: Zxid,
     },
+    /// The leader steps down after this message, and names the server to elect (RECONF-11). A hint:
+    /// the rules of elections decide. Sent to ends that speak version 6 of the protocol or later.
+    TakeOver {
+        /// The vote for that server.
+        vote: Vote,
+    },
+}
+
+impl PeerMessage {
+    /// The version of the protocol in which the message first occurs; 5 for all older ones. A
+    /// message of a later version may only be a hint: links with older servers leave it out.
+    pub(super) fn since(&self) -> u8 {
+        if matches!(self, PeerMessage::Leader(FromLeader::TakeOver { .. })) { 6 } else { 5 }
+    }
 }
 
 impl From<FromLearner> for PeerMessage {
@@ -295,6 +309,7 @@ impl fmt::Display for FromLeader {
             FromLeader::Ping { round, .. } => write!(f, "PING {round}"),
             FromLeader::Synced { conn, request } => write!(f, "SYNCED {conn}#{request}"),
             FromLeader::Differs { zxid } => write!(f, "DIFFERS at {zxid}"),
+            FromLeader::TakeOver { vote } => write!(f, "TAKEOVER {vote}"),
         }
     }
 }

@@ -253,7 +253,9 @@ impl Server {
         if self.pressure() == Pressure::PauseClients {
             return;
         }
-        if let Role::Leading(leader) = &mut self.role {
+        if let Role::Leading(leader) = &mut self.role
+            && !leader.hands_over()
+        {
             let effect = leader.expire_sessions(deadline, &mut self.replica, cx);
             self.apply_leader_effect(effect, cx);
         }
@@ -283,9 +285,15 @@ impl Server {
         }
     }
 
-    /// Checks that a leader has a zxid left, and resigns if the epoch is used up. A follower leaves
-    /// this to its leader. Returns whether clients are still served.
+    /// Checks that a leader may propose. It resigns if the epoch is used up, and is about to if it
+    /// hands over. A follower leaves this to its leader. Returns whether writes are still taken.
     fn ensure_room(&mut self, cx: &mut Cx<'_>) -> bool {
+        if let Role::Leading(leader) = &self.role
+            && leader.hands_over()
+        {
+            cx.mark(Mark::HandOverHeld);
+            return false;
+        }
         if let Role::Leading(leader) = &mut self.role
             && leader.proposer().is_none_or(|proposer| !proposer.has_room(cx))
         {

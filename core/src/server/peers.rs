@@ -325,7 +325,7 @@ impl Server {
         let own = (cx.config.id(), self.replica.history_info(cx.config.id(), cx.voters));
         let histories = histories.chain([own]).collect();
         let nothing_logged = self.replica.log().is_empty();
-        let may_lead = looking.has_voted() && cx.voters.may_lead(cx.config.id());
+        let may_lead = looking.may_win() && cx.voters.may_lead(cx.config.id());
         if may_lead && cx.voters.may_decide(&histories, nothing_logged) {
             self.round = looking.round();
             self.elected = Some(self.replica.vote(cx.config.id()));

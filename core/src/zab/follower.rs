@@ -4,6 +4,8 @@
 //! Owns its link, its promise to this leader, and the sessions to renew at the leader. Must not
 //! answer clients. Its event handlers return effects, on which `server` acts.
 
+mod take_over;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -15,7 +17,7 @@ use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Z
 use crate::io::{Mark, PeerCommand};
 use crate::membership::{HistoryStatus, Voters};
 use crate::notice::Notice;
-use crate::peer::{FromLeader, FromLearner, LinkCloseReason, PeerMisbehaved, StepDownReason};
+use crate::peer::{FromLeader, FromLearner, LinkCloseReason, PeerMisbehaved, StepDownReason, Vote};
 use crate::replica::Replica;
 use crate::store::Entry;
 
@@ -79,6 +81,8 @@ pub(crate) enum FollowerEffect {
     Differs(Zxid),
     /// This leader cannot be followed: look for a leader.
     Abandon(LinkCloseReason),
+    /// The leader has stepped down, and has named this candidate.
+    TakeOver(Vote),
 }
 
 impl Follower {
@@ -219,7 +223,7 @@ impl Follower {
                 let differs = identity::differ(ours, ensemble);
                 if differs && !blank {
                     cx.mark(Mark::EnsembleDiffers);
-                    return self.refuse(other_ensemble(ensemble, ours), cx);
+                    return self.refuse(LinkCloseReason::other_ensemble(ensemble, ours), cx);
                 }
                 self.keeps_data = differs;
                 self.joins = replica.has_nothing_to_lose();
@@ -233,6 +237,7 @@ impl Follower {
             FromLeader::NewLeader { epoch, voters, established, identity, nonces } => {
                 self.on_new_leader(epoch, (voters, established), (identity, nonces), replica, cx)
             }
+            FromLeader::TakeOver { vote } => self.on_take_over(vote, replica, cx),
             FromLeader::Differs { zxid } if cx.voters.set().len() > 2 => {
                 FollowerEffect::Differs(zxid)
             }
@@ -472,7 +477,7 @@ impl Follower {
         let known = known.filter(|known| !joins || known.id == identity.id);
         if let Some(known) = known.filter(|known| known.id != identity.id) {
             cx.mark(Mark::EnsembleDiffers);
-            return self.refuse(other_ensemble(identity.id, known.id), cx);
+            return self.refuse(LinkCloseReason::other_ensemble(identity.id, known.id), cx);
         }
         match self.phase {
             Phase::Synchronization { link, epoch: promised } if epoch == promised => {
@@ -591,10 +596,4 @@ impl Follower {
         cx.mark(Mark::LeaderRefused);
         FollowerEffect::Abandon(why.into())
     }
-}
-
-fn other_ensemble(theirs: u64, ours: u64) -> LinkCloseReason {
-    LinkCloseReason::Incompatible(format!(
-        "the leader belongs to ensemble {theirs:#018x}, and this server to {ours:#018x}"
-    ))
 }

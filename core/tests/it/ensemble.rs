@@ -22,6 +22,7 @@
 //! start                       `boot` and `settle` without a trace
 //! boot [N ..]                 starts these servers, or all, from their disks
 //! pause N | resume N          the process gets no CPU time: its deadlines pass
+//! stop N                      the process is to stop; the trace says when it may exit
 //! kill N ..                   the process dies: disk commands not done are lost, messages sent
 //!                             still arrive
 //! vanish N                    the machine dies: nothing that it sent arrives, links do not go down
@@ -90,6 +91,8 @@ struct Play {
     held: BTreeSet<(ServerId, ServerId)>,
     held_disks: BTreeSet<ServerId>,
     paused: BTreeSet<ServerId>,
+    /// Servers that are to stop, and may not exit yet.
+    stopping: BTreeSet<ServerId>,
     cut: BTreeSet<(ServerId, ServerId)>,
     clients: Clients,
     show_pings: bool,
@@ -161,6 +164,7 @@ impl Play {
             held: BTreeSet::new(),
             held_disks: BTreeSet::new(),
             paused: BTreeSet::new(),
+            stopping: BTreeSet::new(),
             cut: BTreeSet::new(),
             clients: Clients::default(),
             show_pings: false,
@@ -228,6 +232,7 @@ impl Play {
         let member = self.members.get_mut(&id).unwrap();
         assert!(member.server.take().is_some(), "s{id} is dead already");
         member.disk.lose_power();
+        self.stopping.remove(&id);
         member.unreachable.clear();
         self.events.retain(|event| {
             let dial = matches!(event.what, What::Dial(_)) && event.from == id;

@@ -14,6 +14,7 @@ mod ensemble;
 mod faults;
 mod four_letter;
 mod grow;
+mod hand_over;
 mod harness;
 mod hostile_peers;
 mod identity;

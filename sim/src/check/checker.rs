@@ -178,6 +178,7 @@ pub fn promises() -> Vec<&'static str> {
         Check::RECOVERS,
         Check::REFUSES,
         Check::HALTS,
+        Check::EXITS,
         Check::BOUNDED,
         Check::CLIENTS,
         Check::REPORTS,
@@ -232,6 +233,12 @@ impl Check {
     /// A server stops after a disk error.
     pub const HALTS: Check =
         Check { class: Class::Safety, id: "L9", sentence: "a server stops after a disk error" };
+    /// A leader that is to stop hands over in time.
+    pub const EXITS: Check = Check {
+        class: Class::Liveness,
+        id: "L15",
+        sentence: "a tick after a server is told to stop, the ensemble needs it no longer",
+    };
     /// The outputs of one step are bounded.
     pub const BOUNDED: Check = Check {
         class: Class::Safety,

@@ -59,6 +59,7 @@ pub enum Fault {
     NodeStop,
     DiskSnapshotsFull,
     ClientSlow,
+    NodeHandOver,
 }
 
 /// How a fault is triggered.
@@ -90,7 +91,7 @@ impl Fault {
     ];
 
     /// All faults, in order.
-    pub const ALL: [Fault; 48] = [
+    pub const ALL: [Fault; 49] = [
         Fault::NodeKill,
         Fault::NodePower,
         Fault::NodeKillLeader,
@@ -139,7 +140,11 @@ impl Fault {
         Fault::NodeStop,
         Fault::DiskSnapshotsFull,
         Fault::ClientSlow,
+        Fault::NodeHandOver,
     ];
+
+    /// Faults that no menu of a profile has: each is drawn from a random stream of its own.
+    pub const APART: [Fault; 1] = [Fault::NodeHandOver];
 
     /// The name that the command line and reports use.
     pub fn name(self) -> &'static str {
@@ -315,6 +320,11 @@ impl Fault {
                 "client.slow",
                 Every(12_000),
                 "a client asks on and reads in small parts, with pauses, for a while",
+            ),
+            Fault::NodeHandOver => (
+                "node.hand-over",
+                Every(12_000),
+                "SIGTERM, mostly to a leader: it hands over, answers what it has read, then ends",
             ),
         }
     }

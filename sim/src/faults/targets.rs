@@ -316,7 +316,14 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::ReadOnlyRefused
         | Mark::ReadOnlyNoSession
         | Mark::ReadOnlyServed
-        | Mark::ReadOnlyRequestRefused => RARE,
+        | Mark::ReadOnlyRequestRefused
+        | Mark::HandOverBegun
+        | Mark::HandOverHeld
+        | Mark::HandOverNamed
+        | Mark::HandOverLate
+        | Mark::HandOverToNobody
+        | Mark::TakeOverReceived
+        | Mark::ElectionNamed => RARE,
         Mark::ElectionAlone
         | Mark::HistoryReplayed
         | Mark::ConnHeld

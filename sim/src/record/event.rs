@@ -100,7 +100,7 @@ impl RunEvent<'_> {
             RunEvent::Ended { server, .. } => observe(Observation::Stopped { server }),
             RunEvent::Wiped { server, .. } => observe(Observation::Wiped { server }),
             RunEvent::Input { server, input, .. } => {
-                if matches!(input, Input::Election(..) | Input::Peer(..) | Input::Disk(_)) {
+                if !matches!(input, Input::Timeout | Input::Client(..)) {
                     observe(Observation::Input { server, input });
                 }
             }

@@ -80,6 +80,7 @@ impl World {
             Event::Start { server } => self.start(server),
             Event::Grow => self.grow(),
             Event::Crash { server, incarnation, how } => self.crash(server, incarnation, how),
+            Event::Exits { server, incarnation } => self.let_end(server, incarnation, None),
             Event::CrashInRecovery { server, incarnation, how } => {
                 self.cut_recovery(server, incarnation, how)
             }

@@ -129,6 +129,7 @@ impl World {
             Fault::NodeKill => self.end_server(server, Some(Crash::Kill)),
             Fault::NodePower => self.end_server(server, None),
             Fault::NodeStop => self.stop_server(server),
+            Fault::NodeHandOver => self.hand_over(server),
             Fault::NodeKillLeader => self.end_leader(),
             Fault::NodeBlackout => self.black_out(),
             Fault::NodePause => self.pause_server(server),
@@ -263,6 +264,23 @@ impl World {
             self.let_end(server, incarnation, None);
         }
         up
+    }
+
+    /// A server is told to stop, in three of four cases one that leads, and ends by itself. It
+    /// starts again some time later.
+    fn hand_over(&mut self, server: ServerId) -> bool {
+        let leaders = self.leaders();
+        let rng = &mut self.fault_rng[Fault::NodeHandOver as usize];
+        let to_leader = rng.chance(3, 4) && !leaders.is_empty();
+        let server = if to_leader { *rng.pick(&leaders) } else { server };
+        let (node, shared) = split(&mut self.nodes, &mut self.shared, server);
+        // As long for the hand-over as for the last answers; a clock may run at half its speed.
+        let latest = shared.now.after(shared.options.server.tick() * 4);
+        let told = node.begin_stop(latest, shared);
+        if told {
+            shared.hit(Fault::NodeHandOver, Hit::Server(server), Some(latest));
+        }
+        told
     }
 
     /// `None`: the server stops gracefully.

@@ -54,6 +54,8 @@ pub enum Event {
     Grow,
     /// A server's process or machine crashes.
     Crash { server: ServerId, incarnation: u64, how: Crash },
+    /// A process that is to stop ends.
+    Exits { server: ServerId, incarnation: u64 },
     /// A crash during recovery; void if the world has been healed meanwhile.
     CrashInRecovery { server: ServerId, incarnation: u64, how: Crash },
     /// The end of a slow period of a server.

@@ -200,7 +200,7 @@ fn golden_bytes_of_a_greeting() {
     let (_, bytes) = Dialling::begin(local, Channel::Quorum, TWO, DIALLER);
     let content = [
         &b"zabk-peer"[..],
-        &[5, 5, 0, 63, 0, 1, 1, 0, 0, 0],
+        &[6, 5, 0, 63, 0, 1, 1, 0, 0, 0],
         &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0],
         &[1; 16],
     ]

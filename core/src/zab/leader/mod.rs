@@ -8,6 +8,7 @@
 mod differences;
 mod digests;
 mod establish;
+mod hand_over;
 mod learner;
 mod serve;
 pub(super) mod sync_requests;
@@ -32,8 +33,8 @@ use crate::timer::Timer;
 use crate::txn::Origin;
 
 /// The timers of a leader.
-pub(crate) const LEADER_TIMERS: [Timer; 3] =
-    [Timer::LearnerSilence, Timer::Establishment, Timer::Ping];
+pub(crate) const LEADER_TIMERS: [Timer; 4] =
+    [Timer::LearnerSilence, Timer::Establishment, Timer::Ping, Timer::HandOver];
 
 /// The leader's part of a server.
 #[derive(Debug)]
@@ -57,6 +58,8 @@ pub(crate) struct Leader {
     next_ping: Instant,
     /// When the leader steps down, if service has not begun (ZAB-06).
     begin_by: Instant,
+    /// When it steps down at the latest, because the process is to stop.
+    hand_over_by: Option<Instant>,
 }
 
 /// The phase of the leader; the diagram is in the module above.
@@ -108,6 +111,7 @@ impl Leader {
             other_epochs: BTreeMap::new(),
             next_ping: now.after(cx.config.tick() / 2),
             begin_by: now.after(cx.config.discovery_limit()),
+            hand_over_by: None,
         };
         leader.maybe_propose_epoch(replica, cx);
         leader.check(replica);
@@ -234,6 +238,11 @@ impl Leader {
         }
         // A learner that does not serve has no clients whose requests it could forward.
         let (server, serves) = (learner.server, learner.stage == Stage::Serving);
+        if serves && self.hand_over_by.is_some() && proposes(&message) {
+            // The learner sends it again to the next leader.
+            cx.mark(Mark::HandOverHeld);
+            return LeaderEffect::None;
+        }
         match message {
             FromLearner::AckEpoch { fresh, current, last, nonce: _ } => {
                 self.on_ack_epoch(link, fresh, current, last, replica, cx)
@@ -391,7 +400,7 @@ impl Leader {
     }
 
     /// The deadline of each of [`LEADER_TIMERS`].
-    pub(crate) fn deadlines(&self, cx: &Cx<'_>) -> [(Timer, Option<Instant>); 3] {
+    pub(crate) fn deadlines(&self, cx: &Cx<'_>) -> [(Timer, Option<Instant>); 4] {
         let silence = self.learners.values().map(|learner| learner.deadline(cx)).min();
         let (establishment, ping) = match self.phase {
             // A single server has no other to ping.
@@ -407,6 +416,7 @@ impl Leader {
             (Timer::LearnerSilence, silence),
             (Timer::Establishment, establishment),
             (Timer::Ping, ping),
+            (Timer::HandOver, self.hand_over_by),
         ]
     }
 
@@ -497,4 +507,14 @@ impl Leader {
             id == cx.config.id() || self.learners.values().any(|l| l.server == id && counts(l))
         })
     }
+}
+
+/// Could the answer to this message be a transaction?
+fn proposes(message: &FromLearner) -> bool {
+    matches!(
+        message,
+        FromLearner::Request { .. }
+            | FromLearner::CreateSession { .. }
+            | FromLearner::Revalidate { .. }
+    )
 }

@@ -351,6 +351,11 @@ impl Proposer {
         Some(replica.append(Txn { zxid, session, time, origin: None, op }, cx))
     }
 
+    /// The zxid up to which a server has acknowledged the history; zero if it has nothing.
+    pub(crate) fn acked_by(&self, id: ServerId) -> Zxid {
+        self.acked.get(&id).copied().unwrap_or_default()
+    }
+
     /// The zxid up to which a quorum of the present voters has acknowledged the history.
     pub(crate) fn agreed(&self, cx: &Cx<'_>) -> Zxid {
         cx.voters.quorum_watermark(|id| self.acked.get(&id).copied().unwrap_or_default())

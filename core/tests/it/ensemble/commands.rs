@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use zabkeeper_core::{ConnId, ServerId};
+use zabkeeper_core::{ConnId, Input, ServerId};
 
 use super::{Member, Play, What, id};
 use crate::play::Disk;
@@ -46,6 +46,10 @@ impl Play {
                 }
             }
             ["kill", ids @ ..] => self.named(ids).into_iter().for_each(|id| self.kill(id)),
+            ["stop", server] => {
+                self.stopping.insert(id(server));
+                self.step(id(server), Input::Stop);
+            }
             ["vanish", server] => {
                 self.kill(id(server));
                 self.events.retain(|event| event.from != id(server));

@@ -33,6 +33,9 @@ impl Play {
             let leader = *self.leaders.entry(epoch).or_insert(id);
             assert_eq!(leader, id, "two leaders of epoch {epoch}\n{}", self.trace);
         }
+        if self.server(id).is_some_and(Server::may_exit) && self.stopping.remove(&id) {
+            self.say(format!("s{id} may exit"));
+        }
     }
 
     pub(super) fn client(&mut self, id: ServerId, conn: ConnId, words: &[&str]) {

@@ -36,6 +36,7 @@ pub(super) enum Id {
     Z25,
     Z26,
     Z27,
+    Z28,
     T1,
     T2,
     T6,
@@ -81,7 +82,7 @@ pub(super) enum Id {
 
 impl Id {
     /// All ids, in order of declaration.
-    pub(super) const ALL: [Id; 67] = [
+    pub(super) const ALL: [Id; 68] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -108,6 +109,7 @@ impl Id {
         Id::Z25,
         Id::Z26,
         Id::Z27,
+        Id::Z28,
         Id::T1,
         Id::T2,
         Id::T6,
@@ -256,6 +258,11 @@ impl Id {
                 "Z27",
                 "a leader begins an epoch with the best history of all servers that have promised \
                  the epoch",
+            ),
+            Id::Z28 => (
+                "Z28",
+                "a leader that is to stop proposes nothing more; it names a voter that has all it \
+                 has committed, and steps down",
             ),
             Id::T1 => {
                 ("T1", "at the same zxid every server holds the state of the reference model")

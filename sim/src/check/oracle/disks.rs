@@ -63,6 +63,7 @@ impl Zab {
             | Input::Election(..)
             | Input::EnsembleConfig(..)
             | Input::Timeout
+            | Input::Stop
             | Input::Client(..) => Ok(()),
         }
     }

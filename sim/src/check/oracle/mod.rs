@@ -17,6 +17,7 @@
 //! | `peer_messages` | messages between servers | Z1 Z14 Z16 Z17 Z27 L8 |
 //! | `sync_evidence` | leaders that answer a sync are confirmed by a quorum | C5 |
 //! | `quorum_contact` | serving without messages of a leader or majority | Z25 |
+//! | `hand_over` | leaders that are to stop | Z28 |
 //! | `outside` | servers that an established epoch leaves out | Z26 |
 //! | `progress` | delays, and links closed too early | L8 L11 L13 |
 //! | `notifications` | number of election notifications | L14 |
@@ -43,6 +44,7 @@ mod disk_model;
 mod disks;
 mod epochs;
 mod four_letter;
+mod hand_over;
 mod handshake;
 mod history;
 mod link;
@@ -83,6 +85,7 @@ use catalog::{Broken, Checks, Id, Verdict};
 use conn::{Conn, Phase, Who};
 use disks::Disk;
 use four_letter::Answers;
+use hand_over::HandOvers;
 use local::Locals;
 use notifications::Notifications;
 use outside::Outside;
@@ -107,6 +110,7 @@ pub struct Oracles {
     locals: Locals,
     armed: Armed,
     answers: Answers,
+    hand_overs: HandOvers,
     liveness: SessionLiveness,
     notifications: Notifications,
     outside: Outside,
@@ -146,6 +150,7 @@ impl Oracles {
             locals: Locals::default(),
             armed: Armed::default(),
             answers: Answers::default(),
+            hand_overs: HandOvers::default(),
             liveness: SessionLiveness::default(),
             notifications: Notifications::default(),
             outside: Outside::default(),
@@ -326,6 +331,10 @@ impl Oracles {
 
     /// The server is about to handle this input.
     fn entered(&mut self, server: ServerId, input: &Input) -> Verdict {
+        if *input == Input::Stop {
+            self.hand_overs.stops(&self.zab, server);
+            return Ok(());
+        }
         self.liveness.relayed((&self.zab, &self.model), server, input, self.now);
         self.progress.entered(&self.zab, server, input, self.now);
         self.notifications.entered(server, input);
@@ -364,6 +373,7 @@ impl Oracles {
         self.liveness.restarted(server);
         self.outside.restarted(server);
         self.progress.restarted(server);
+        self.hand_overs.restarted(server);
         self.read_only.ends(server, (self.order, self.now));
         self.locals.restarted(server, self.order);
     }
@@ -395,7 +405,9 @@ impl Oracles {
         // Progress is checked on the old role: a leader that closes a learner's link may lose its
         // quorum, and its role, in the same step.
         self.progress.is_patient((checks, zab, self.model.rules()), id, acts.peers, now)?;
-        self.progress.stays((checks, zab), id, acts.peers, acts.status)?;
+        self.hand_overs.acted(checks, zab, id, acts)?;
+        let stops = self.hand_overs.is_stopping(id);
+        self.progress.stays((checks, zab), id, acts.peers, (acts.status, stops))?;
         self.liveness.acts(id, now);
         if zab.role(id, acts.status, now) {
             self.liveness.restarted(id);
@@ -437,7 +449,7 @@ impl Oracles {
         self.progress.begins_in_time(checks, id, (now, since), rules.begin_limit)?;
         self.progress.commits_in_time(checks, zab, id, (now, awake), rules.commit_within)?;
         zab.on_sent(checks, id, acts.peers, now)?;
-        zab.votes(checks, id, acts.election)?;
+        zab.votes((checks, &self.hand_overs), id, acts.election)?;
         self.notifications.acted((checks, zab), id, acts.election, now)?;
         zab.watermarks(checks, id, acts.status)?;
         self.read_only.acted(checks, id, acts.status, (self.order, now))?;

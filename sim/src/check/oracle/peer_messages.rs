@@ -15,6 +15,7 @@ use zabkeeper_core::{Epoch, HistoryInfo, HistoryStatus, Instant, LinkId, ServerI
 
 use super::catalog::{Checks, Id, Verdict};
 use super::epochs::Promises;
+use super::hand_over::HandOvers;
 use super::link::{Link, MessageKind, Sent};
 use super::text::{self, kept};
 use super::voters::{Past, Voters};
@@ -382,7 +383,7 @@ impl Zab {
     /// Checks the notifications of a step, in order.
     pub(super) fn votes(
         &mut self,
-        checks: &mut Checks,
+        (checks, hand_overs): (&mut Checks, &HandOvers),
         by: ServerId,
         notifications: &[(ServerId, Notification)],
     ) -> Verdict {
@@ -429,7 +430,8 @@ impl Zab {
                 lines
             })?;
             let stood = self.servers.get(&vote.candidate).map(|server| &server.stood);
-            let known = stood.is_some_and(|stood| stood.contains(&(vote.epoch, vote.zxid)));
+            let known = stood.is_some_and(|stood| stood.contains(&(vote.epoch, vote.zxid)))
+                || hand_overs.has_named(vote);
             checks.check(Id::Z16, known, || {
                 vec![
                     format!("server {by} tells server {to}: {notification}"),

@@ -30,7 +30,7 @@ pub(super) struct Progress {
     /// Until when a fault of the server or its network lasts.
     unwell: BTreeMap<ServerId, Instant>,
     leaderships: BTreeMap<ServerId, Leadership>,
-    /// Followers that have received a LOOKING notification of their leader.
+    /// Followers that have received a LOOKING notification of their leader, or TAKEOVER.
     released: BTreeSet<ServerId>,
 }
 
@@ -95,6 +95,11 @@ impl Progress {
         let Input::Peer(link, event) = input else {
             return;
         };
+        if let PeerEvent::Message(PeerMessage::Leader(FromLeader::TakeOver { .. })) = event
+            && zab.follows(id).map(|(leader, _)| leader) == zab.peer_of(id, *link)
+        {
+            self.released.insert(id);
+        }
         let Some(leadership) = self.leaderships.get_mut(&id) else {
             return;
         };
@@ -236,7 +241,8 @@ impl Progress {
     }
 
     /// L11: a serving follower stays until its leader is silent, their link closes, or the leader
-    /// itself looks for another one; a serving leader stays while a quorum has its history. LOOKING
+    /// itself looks for another one, or names the next one; a serving leader stays while a quorum
+    /// has its history, unless it `stops`. LOOKING
     /// notifications of others are no reason: otherwise one server that cannot reach the leader
     /// could end the service for all.
     pub(super) fn stays(
@@ -244,7 +250,7 @@ impl Progress {
         (checks, zab): (&mut Checks, &Zab),
         id: ServerId,
         commands: &[PeerCommand],
-        status: &Status,
+        (status, stops): (&Status, bool),
     ) -> Verdict {
         if !zab.serves(id) || status.halted.is_some() || status.mode != Mode::Looking {
             return Ok(());
@@ -281,7 +287,7 @@ impl Progress {
                     )]
                 })
             }
-            None if left.is_empty() => Ok(()),
+            None if left.is_empty() || stops => Ok(()),
             None => checks.check(Id::L11, !zab.voters_of(id).most(had), || {
                 let who: Vec<String> = left
                     .iter()

@@ -49,6 +49,15 @@ impl Node {
         self.end_at(end, Crash::Kill, fate, shared);
     }
 
+    /// Tells the process to stop; it ends by itself, at `latest`. Returns whether it is up and was
+    /// not told before.
+    pub fn begin_stop(&mut self, latest: Instant, shared: &mut Shared) -> bool {
+        match &mut self.phase {
+            Phase::Up(process) => process.begin_stop(latest, shared),
+            Phase::Down | Phase::Recovering(_) => false,
+        }
+    }
+
     /// Ends the process now, by a kill or a power failure; `fate` decides what its disk keeps.
     pub fn crash(&mut self, how: Crash, fate: Rng, shared: &mut Shared) {
         self.end_at(shared.now, how, fate, shared);

@@ -20,6 +20,7 @@ mod orders;
 mod reports;
 mod servers;
 mod sockets;
+mod stop;
 mod traffic;
 mod turns;
 
@@ -68,6 +69,7 @@ use orders::Orders;
 use reports::Reported;
 pub(super) use reports::members;
 use sockets::{Socket, socket_id};
+use stop::Stopping;
 use turns::{SPINS_MAX, Turns};
 
 /// A server that lacks this many transactions of its epoch is far behind.
@@ -126,6 +128,7 @@ pub(super) struct Process {
     /// Rules with disk faults that were met in this turn.
     disk_faults: Vec<Met>,
     ending: bool,
+    stopping: Option<Stopping>,
     halted: bool,
     /// When there was last no room for a snapshot.
     lacked_room: Option<Instant>,
@@ -188,6 +191,7 @@ impl Process {
             cut: None,
             disk_faults: Vec::new(),
             ending: false,
+            stopping: None,
             halted: false,
             lacked_room: None,
             waits_observed: Instant(0),
@@ -343,12 +347,6 @@ impl Process {
         }
     }
 
-    /// Stops the process in an orderly way. Returns when the log worker has executed its commands.
-    pub(super) fn stop(&mut self, disk: &RefCell<Disk>, shared: &mut Shared) -> Instant {
-        self.ending = true;
-        self.lanes.close(disk, shared)
-    }
-
     /// Has it recorded the end of its log, and written nothing since?
     pub(super) fn has_recorded_end(&self) -> bool {
         self.lanes.has_recorded_end()
@@ -407,6 +405,7 @@ impl Process {
         self.dispatch(now, disk, shared);
         self.observe_longest_wait(clock, shared);
         self.turns.end(steps * shared.options.server.step_ns * slowness, shared.now);
+        self.check_stop(now, shared);
         self.plan(clock, shared);
         self.audits.is_due(shared.options.disk_audit_txns) && !self.ending
     }
@@ -484,6 +483,7 @@ impl Process {
             | Input::Peer(..)
             | Input::Election(..)
             | Input::EnsembleConfig(..)
+            | Input::Stop
             | Input::Timeout => 0,
         };
         let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));

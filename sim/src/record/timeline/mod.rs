@@ -454,7 +454,11 @@ impl Timeline {
                 }
                 PeerEvent::Unreachable { .. } | PeerEvent::Drained => {}
             },
-            Input::Timeout | Input::Client(..) | Input::Disk(_) | Input::EnsembleConfig(..) => {}
+            Input::Timeout
+            | Input::Client(..)
+            | Input::Disk(_)
+            | Input::EnsembleConfig(..)
+            | Input::Stop => {}
         }
     }
 
@@ -557,6 +561,7 @@ fn name(message: &PeerMessage) -> (&'static str, u64) {
         PeerMessage::Leader(FromLeader::Synced { .. }) => ("SYNCED", 0),
         PeerMessage::Learner(FromLearner::Loading { done, .. }) => ("LOADING", *done),
         PeerMessage::Leader(FromLeader::Differs { zxid }) => ("DIFFERS", zxid.0),
+        PeerMessage::Leader(FromLeader::TakeOver { vote }) => ("TAKEOVER", vote.candidate.0),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use faults::{allowed_at_marks, draw_faults};
+use faults::{allowed_at_marks, draw_apart, draw_faults};
 
 pub(crate) use servers::{draw_pace, draw_room};
 
@@ -48,6 +48,7 @@ impl Options {
         let mut server = ServerOptions::draw_for(profile, seeds);
         let local = draw_local(profile, servers, &mut seeds.stream("config/local", 0));
         draw_upgrades(wide, &local, &mut faults, seeds);
+        draw_apart(profile, &mut faults, seeds);
         faults.select(&pinned.faults);
         let config_change_one_in = draw_config_changes(profile, &local, seeds);
         let mut workload = draw_workload(profile, server.tick_ms.into(), &local, seeds);

@@ -13,6 +13,7 @@ use super::history::{History, check_pair_of, create};
 mod configs;
 mod contact;
 mod epochs;
+mod hand_over;
 mod learners;
 
 const S1: ServerId = ServerId(1);

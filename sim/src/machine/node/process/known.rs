@@ -24,6 +24,7 @@ impl Known {
             Input::Peer(link, PeerEvent::Down) => drop(self.links.remove(link)),
             Input::Client(_, ClientEvent::Request(_) | ClientEvent::Heartbeat)
             | Input::Timeout
+            | Input::Stop
             | Input::Election(..)
             | Input::EnsembleConfig(..)
             | Input::Peer(..)

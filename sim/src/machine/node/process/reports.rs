@@ -39,7 +39,8 @@ impl Process {
         let lines: Vec<Report> = std::iter::from_fn(|| self.driver.reports.next_line()).collect();
         let Some(reported) = &mut self.reported else { return };
         let role = reported.check_role(status, &lines);
-        let waiting = reported.check_waiting(status, &lines, now.mono);
+        let silent = status.serving || status.halted.is_some() || self.stopping.is_some();
+        let waiting = reported.check_waiting((status, silent), &lines, now.mono);
         let evidence = |what: String| format!("s{}: {what}", self.id);
         shared.check(Check::REPORTS, role.and(waiting).map_err(evidence));
     }
@@ -75,16 +76,17 @@ impl Reported {
         }
     }
 
-    /// A server that serves no clients reports so in time, and not more often than it should.
+    /// A server that serves no clients reports so in time, and not more often than it should. One
+    /// that is `silent` serves, has halted or stops, and does not report it.
     fn check_waiting(
         &mut self,
-        status: &Status,
+        (status, silent): (&Status, bool),
         lines: &[Report],
         now: Instant,
     ) -> Result<(), String> {
         let mut reports = lines.iter().filter(|line| line.kind == "waiting");
         let report = reports.next();
-        if status.serving || status.halted.is_some() {
+        if silent {
             (self.not_serving_since, self.due) = (None, None);
             return report.map_or(Ok(()), |report| Err(format!("{report:?} while {status:?}")));
         }

@@ -2,7 +2,7 @@
 //!
 //! Owns the menu of each profile, and their odds. Must not know when they are injected.
 
-use crate::engine::seed::Rng;
+use crate::engine::seed::{Rng, Seeds};
 use crate::engine::selection::Selectable;
 use crate::faults::catalog::{Fault, FaultPlan};
 use crate::world::options::{Pinned, Profile};
@@ -29,6 +29,22 @@ fn menu(profile: Profile) -> Menu {
     }
 }
 
+/// The faults of a menu.
+fn members(names: &[&str]) -> Vec<Fault> {
+    let all = names.iter().flat_map(|group| Fault::matching(group));
+    all.filter(|fault| !Fault::APART.contains(fault)).collect()
+}
+
+/// Adds the faults that have streams of their own, if the plan has others.
+pub(super) fn draw_apart(profile: Profile, plan: &mut FaultPlan, seeds: Seeds) {
+    let rng = &mut seeds.stream("config/hand-over", 0);
+    let several = plan.on().nth(1).is_some();
+    let ends_servers = menu(profile).0.contains(&"node");
+    if several && ends_servers && rng.chance(1, 4) {
+        plan.switch_on(Fault::NodeHandOver, *rng.pick(&[(1, 2), (1, 1), (4, 1)]));
+    }
+}
+
 /// Modes of a power failure's data loss, which have no effect without a power failure.
 const NOT_ALONE: [Fault; 3] = [Fault::DiskTorn, Fault::DiskGarbage, Fault::DiskNames];
 
@@ -40,7 +56,7 @@ pub(super) fn draw_faults(profile: Profile, rng: &mut Rng) -> FaultPlan {
     if groups.is_empty() {
         return plan;
     }
-    let members: Vec<Fault> = groups.iter().flat_map(|group| Fault::matching(group)).collect();
+    let members = members(groups);
     match rng.below(8) {
         0 => {}
         1 => {
@@ -70,7 +86,7 @@ pub(super) fn allowed_at_marks(
 ) -> Option<FaultPlan> {
     let mut allowed = drawn.clone();
     if drawn.on().nth(1).is_some() {
-        for fault in menu(profile).0.iter().flat_map(|group| Fault::matching(group)) {
+        for fault in members(menu(profile).0) {
             allowed.switch_on(fault, (1, 1));
         }
         allowed.select(&pinned.faults);

@@ -1,0 +1,77 @@
+//! The end of the process, as the host announces it, and how a leader resigns before it.
+//!
+//! Owns when the process may exit. Must not name the next leader: `zab` does.
+
+use super::Server;
+use super::role::Role;
+use crate::cx::Cx;
+use crate::election::Election;
+use crate::ids::ServerId;
+use crate::peer::{LinkCloseReason, StepDownReason, Vote};
+
+impl Server {
+    /// After [`Input::Stop`](crate::Input::Stop): does the ensemble need this process no longer? A
+    /// leader hands leadership over first, which takes a tick at most. Every other server may exit
+    /// at once. Requests of clients may still be unanswered.
+    pub fn may_exit(&self) -> bool {
+        let hands_over = match &self.role {
+            Role::Leading(leader) => leader.hands_over(),
+            Role::Looking(_) | Role::Following(_) => false,
+        };
+        self.stopping && !hands_over
+    }
+
+    pub(super) fn on_stop(&mut self, cx: &mut Cx<'_>) {
+        self.stopping = true;
+        if let Role::Leading(leader) = &mut self.role {
+            leader.begin_hand_over(cx);
+        }
+    }
+
+    /// The step may have committed the last proposal of a leader that is to stop.
+    pub(super) fn maybe_hand_over(&mut self, cx: &mut Cx<'_>) {
+        if let Role::Leading(leader) = &self.role
+            && leader.hands_over()
+        {
+            let members = self.members.clone();
+            let mut cx = Cx { members: &members, voters: members.voters(), ..cx.reborrow() };
+            if leader.is_hand_over_due(&self.replica, &mut cx) {
+                self.step_down(StepDownReason::Stops, &mut cx);
+            }
+        }
+    }
+
+    /// This server leads no longer. If it has left the voters or is to stop, it names the next
+    /// leader, and votes for it.
+    pub(super) fn step_down(&mut self, why: StepDownReason, cx: &mut Cx<'_>) {
+        let names = matches!(why, StepDownReason::Stops | StepDownReason::Removed);
+        let next = match &self.role {
+            Role::Leading(leader) if names => leader.name_next(&self.replica, cx),
+            Role::Leading(_) | Role::Looking(_) | Role::Following(_) => None,
+        };
+        self.look_for(next, None, LinkCloseReason::Looks(why), cx);
+    }
+
+    /// The leader has named `next`, and leads no longer.
+    pub(super) fn on_take_over(&mut self, next: Vote, cx: &mut Cx<'_>) {
+        let why = LinkCloseReason::Looks(StepDownReason::HandedOver);
+        self.look_for(Some(next), self.leader(), why, cx);
+    }
+
+    /// The next election. A server that is to stop casts no vote, so that nobody elects it or waits
+    /// for it; it follows the next leader until it exits, because clients may wait for answers.
+    pub(super) fn election(
+        &self,
+        next: Option<Vote>,
+        lost: Option<ServerId>,
+        cx: &Cx<'_>,
+    ) -> Election {
+        let election = Election::new(cx.config.id(), self.round, lost).among(cx.voters);
+        let election = if self.stopping && !cx.voters.alone() {
+            election.without_own_vote()
+        } else {
+            election
+        };
+        election.naming(next)
+    }
+}
