@@ -229,6 +229,7 @@ impl Process {
         }
         let serves = status.serving || status.mode == Mode::ReadOnly && status.halted.is_none();
         let report = serves.then(|| self.show(shared));
+        self.renew_settings();
         let clients = &self.driver.clients;
         let is_open = |conn| matches!(clients.interest(conn), Interest::Read | Interest::Wait);
         let is_made = |conn| matches!(clients.interest(conn), Interest::Shutdown);
@@ -283,6 +284,22 @@ impl Process {
         self.operators.traffic.answered(answers, resets);
         if sets_mask {
             self.operators.trace_mask = 0;
+        }
+    }
+
+    /// Where clients reconfigure the ensemble, members and version are those in force.
+    fn renew_settings(&mut self) {
+        let Some(config) = self.server.ensemble_config() else { return };
+        let own = u8::from(config.members().is_observer(self.id)).to_string();
+        let version = format!("{:x}", config.version.0);
+        let settings = Rc::make_mut(&mut self.operators.settings);
+        settings.members = config.servers().map(ToString::to_string).collect();
+        for (name, value) in &mut settings.values {
+            match *name {
+                "version" => value.clone_from(&version),
+                "peerType" => value.clone_from(&own),
+                _ => {}
+            }
         }
     }
 
