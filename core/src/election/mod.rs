@@ -292,12 +292,15 @@ impl Election {
     ) -> Option<Outcome> {
         self.initial?;
         if let Some((leader, notification)) = self.established(voters) {
+            if self.stays_apart(notification.vote) {
+                return None;
+            }
             self.marks.hit(Mark::ElectionEstablished);
             self.round = notification.round;
             self.proposal = Some(notification.vote);
             return Some(Outcome::Follow(leader));
         }
-        let proposal = self.proposal?;
+        let proposal = self.proposal.filter(|proposal| !self.stays_apart(*proposal))?;
         let sharing = self.sharing(proposal, voters);
         if !self.decides(proposal, &sharing, voters) {
             self.final_deadline = None;
@@ -321,6 +324,13 @@ impl Election {
         } else {
             Outcome::Follow(proposal.candidate)
         })
+    }
+
+    /// Does this server, which is to stop, have a later history than this one? It joins no such
+    /// leader: the leader would step down at its sight, and so would the next one.
+    fn stays_apart(&self, vote: Vote) -> bool {
+        let later = |own: ReceivedVote| (own.vote.epoch, own.vote.zxid) > (vote.epoch, vote.zxid);
+        self.abstains && self.initial.is_some_and(later)
     }
 
     /// Must all others be notified again? If so, the next pause begins. Pauses double from
