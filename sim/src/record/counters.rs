@@ -61,6 +61,9 @@ pub struct Counts {
     pub notifications: u64,
     pub notifications_late: u64,
     pub notifications_outside: u64,
+    /// Notifications of servers that follow no leader for a while, because they had no room for a
+    /// snapshot.
+    pub notifications_resting: u64,
     pub snaps: u64,
     pub truncations: u64,
     pub log_reads: u64,

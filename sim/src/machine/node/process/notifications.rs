@@ -20,6 +20,9 @@ use crate::world::shared::{Event, Shared};
 /// A notification that travels without a connection: its sender, its content, and when it was sent.
 pub(crate) type ReceivedNotification = (ServerId, Notification, Instant);
 
+/// Ticks for which a server without room for a leader's snapshot follows no leader, by the slowest
+/// clock.
+const REST_TICKS: u32 = 2 * 16;
 /// Mean delay of a late notification, ns.
 const VOTE_LATE: u64 = 300_000_000;
 
@@ -55,6 +58,9 @@ impl Process {
             shared.recorder.counters.counts.notifications += 1;
             let outside = [self.id, to].iter().any(|id| shared.outside.contains_key(id));
             shared.recorder.counters.counts.notifications_outside += u64::from(outside);
+            let rest = shared.options.server.tick() * REST_TICKS;
+            let rests = self.lacked_room.is_some_and(|at| shared.now.since(at) <= rest);
+            shared.recorder.counters.counts.notifications_resting += u64::from(rests);
             let mut bytes = Vec::new();
             frame::encode(&notification, &mut bytes);
             shared.note(Kind::Send, (self.id.0, to.0), &bytes, || {
