@@ -116,27 +116,25 @@ impl Writer {
         Writer { version: highest.min(VERSION), ..self }
     }
 
-    /// Appends a link's message as the next frame. A hint that the other end's version does not
-    /// know is left out.
+    /// Appends a link's message as the next frame, in the form that the other end's version knows.
+    /// A hint that it does not know is left out.
     pub fn encode_message(&mut self, message: &PeerMessage, out: &mut Vec<u8>) {
-        if message.since() > self.version {
-            return;
-        }
-        match message {
-            PeerMessage::Learner(message) => self.encode(message, out),
-            PeerMessage::Leader(message) => self.encode(message, out),
+        match message.known_to(self.version).as_deref() {
+            None => {}
+            Some(PeerMessage::Learner(message)) => self.encode(message, out),
+            Some(PeerMessage::Leader(message)) => self.encode(message, out),
         }
     }
 
     /// Appends a notification as the next frame, with the text of the configuration that its sender
-    /// has in force, if there is one. Versions before 0.3.0 read the notification only.
+    /// has in force, if there is one. Version 5 has no such text, and a bound of 1 KiB.
     pub fn encode_notification(
         &mut self,
         notification: &Notification,
         config: Option<&str>,
         out: &mut Vec<u8>,
     ) {
-        match config {
+        match config.filter(|_| self.version >= 6) {
             None => self.encode(notification, out),
             Some(config) => self.encode(&(notification, config), out),
         }
@@ -307,11 +305,12 @@ impl std::error::Error for BadFrame {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{ConnId, Instant, ServerId, SessionId, Zxid};
-    use crate::peer::{FromLeader, FromLearner, PeerMessage, SessionKind};
+    use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
+    use crate::membership::{HistoryInfo, HistoryStatus};
+    use crate::peer::{FromLeader, FromLearner, PeerMessage, ServerState, SessionKind, Vote};
     use crate::store::Entry;
     use crate::txn::Origin;
-    use crate::wire::Request;
+    use crate::wire::{ReconfigRequest, Request};
 
     fn messages() -> Vec<FromLeader> {
         let entry = Entry { zxid: Zxid(7), bytes: vec![5; 300].into() };
@@ -391,5 +390,49 @@ mod tests {
         let mut reader = Reader { key: None, bounds: learner };
         let refused = reader.decode_message(false, &mut BytesMut::from(&too_long[..]));
         assert_eq!(refused, Err(BadFrame::Length(2 << 20, 1 << 20)));
+    }
+
+    /// 0.2.0 accepts notifications of up to 1 KiB, and has no variant for a reconfiguration.
+    #[test]
+    fn version_5_gets_only_what_it_decodes() {
+        let config = "server.1=a:1:2:participant\n".repeat(60);
+        let history_status = HistoryStatus::Complete;
+        let history = HistoryInfo { history_status, epoch: Epoch(1), newcomers: 0 };
+        let vote = Vote { epoch: Epoch(1), zxid: Zxid(7), candidate: ServerId(1) };
+        let server_state = ServerState::Leading;
+        let notification = Notification { server_state, round: 1, vote, history, ensemble: 3 };
+        let request = |request| FromLearner::Request {
+            session: SessionId(1),
+            origin: Origin { server: ServerId(1), conn: ConnId(1), request: 1 },
+            ids: [].into(),
+            request,
+            session_kind: SessionKind::Global,
+        };
+        let version = -1;
+        let (joining, leaving, new_members) = (None, None, Some(config.clone()));
+        let asked = ReconfigRequest { joining, leaving, new_members, version };
+        let reconfigure = request(Request::Reconfigure(asked));
+        let disabled = request(Request::Reconfig);
+        for (highest, text, arrives) in
+            [(5, None, disabled), (6, Some(config.clone()), reconfigure.clone())]
+        {
+            let mut writer = Writer::default().for_version(highest);
+            let mut bytes = Vec::new();
+            writer.encode_notification(&notification, Some(&config), &mut bytes);
+            assert_eq!(bytes.len() <= 1 << 10, highest == 5);
+            let mut reader = Reader { key: None, bounds: Bounds::NOTIFICATION };
+            let read = reader.decode_notification(&mut BytesMut::from(&bytes[..]));
+            assert_eq!(read, Ok(Some((notification, text))));
+
+            let mut bytes = Vec::new();
+            writer.encode_message(&reconfigure.clone().into(), &mut bytes);
+            let mut reader = Reader { key: None, bounds: Bounds::LONGEST };
+            let read = reader.decode_message(false, &mut BytesMut::from(&bytes[..]));
+            assert_eq!(read, Ok(Some(arrives.into())));
+
+            let mut bytes = Vec::new();
+            writer.encode_message(&FromLeader::TakeOver { vote }.into(), &mut bytes);
+            assert_eq!(bytes.is_empty(), highest == 5);
+        }
     }
 }

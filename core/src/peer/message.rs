@@ -4,6 +4,7 @@
 //! Owns the messages that each end may send, as one type for each direction. Must not decide
 //! anything. Variants are encoded as their index: append only.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -223,10 +224,24 @@ pub enum FromLeader {
 }
 
 impl PeerMessage {
-    /// The version of the protocol in which the message first occurs; 5 for all older ones. A
-    /// message of a later version may only be a hint: links with older servers leave it out.
-    pub(super) fn since(&self) -> u8 {
-        if matches!(self, PeerMessage::Leader(FromLeader::TakeOver { .. })) { 6 } else { 5 }
+    /// The message as an end that speaks this version of the protocol knows it; `None` for a hint
+    /// that it does not know. A server of version 5 has no reconfiguration: as leader it answers
+    /// the empty request that it knows, with the error that clients expect of such a server.
+    pub(super) fn known_to(&self, version: u8) -> Option<Cow<'_, PeerMessage>> {
+        if version >= 6 {
+            return Some(Cow::Borrowed(self));
+        }
+        if matches!(self, PeerMessage::Leader(FromLeader::TakeOver { .. })) {
+            return None;
+        }
+        let mut known = Cow::Borrowed(self);
+        if let PeerMessage::Learner(FromLearner::Request { request, .. }) = self
+            && matches!(request, Request::Reconfigure(_))
+            && let PeerMessage::Learner(FromLearner::Request { request, .. }) = known.to_mut()
+        {
+            *request = Request::Reconfig;
+        }
+        Some(known)
     }
 }
 
