@@ -23,7 +23,7 @@ pub struct Ensemble(BTreeMap<ServerId, bool>);
 
 impl Ensemble {
     /// Reads server lines; a version may follow. `None` if one of the lines is not that of
-    /// [`line`].
+    /// [`line()`].
     pub fn parse(text: &str) -> Option<Ensemble> {
         let mut ensemble = Ensemble::default();
         for each in text.lines().filter(|line| !line.starts_with("version=")) {
