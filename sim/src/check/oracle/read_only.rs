@@ -155,7 +155,7 @@ impl Oracles {
 
 /// Does the request need a leader, by ZooKeeper's list? The operation decides, even if its record
 /// cannot be decoded.
-fn needs_leader(request: &Request) -> bool {
+pub(super) fn needs_leader(request: &Request) -> bool {
     const LIST: [OpCode; 11] = [
         OpCode::Sync,
         OpCode::Create,

@@ -13,6 +13,7 @@ use zabkeeper_core::{ConnId, ErrorCode, Zxid};
 use super::Oracles;
 use super::catalog::{Id, Verdict};
 use super::conn::{Asked, AuthAsked, Phase, Who};
+use super::read_only::needs_leader;
 use super::text::maybe;
 use super::watch::{Audience, Kept, Slot, describe};
 use crate::check::model::{Asker, Resumption, Table, is_quota};
@@ -83,7 +84,11 @@ impl Oracles {
             vec![format!("{who}: {header}; next in order is {due:?}")]
         })?;
         let asked = next.expect("held");
-        if let Request::Unknown { .. } = asked.request {
+        // A read-only server refuses a check that is no part of a multi like one that is (RO-03).
+        let read_only = conn.read_only.is_some() && needs_leader(&asked.request);
+        if let Request::Unknown { .. } = asked.request
+            && !read_only
+        {
             conn.phase = Phase::Over;
             let right = zxid == -1 && err == ErrorCode::Unimplemented.wire();
             return self.checks.check(Id::C9, right, || {
