@@ -245,7 +245,6 @@ impl Driver {
         self.follow_config(server);
         self.peers.set_ensemble(server.ensemble_id());
         self.peers.set_members(server.members());
-        self.peers.set_ensemble_config(server.ensemble_config());
         self.peers.deliver(&mut out.peers, &mut out.election, now.mono);
         // Only a server of an ensemble changes its role: turns of others ask for no status.
         let status = self.is_ensemble.then(|| server.status());
@@ -258,7 +257,8 @@ impl Driver {
         }
     }
 
-    /// Passes on a configuration that has come into force: reports and answers name its servers.
+    /// Passes on a configuration that has come into force: reports and answers name its servers,
+    /// and servers that look for a leader get it.
     fn follow_config(&mut self, server: &Server) {
         let Some(config) = server.ensemble_config() else { return };
         if self.config_version == Some(config.version) {
@@ -268,6 +268,7 @@ impl Driver {
         self.is_ensemble |= !config.members().alone();
         self.reports.set_members(config.servers().map(MemberAddresses::of).collect());
         self.four_letter.set_ensemble_config(config);
+        self.peers.set_ensemble_config(config);
     }
 
     /// Is there work for another turn, even if nothing arrives?

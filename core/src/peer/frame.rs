@@ -19,7 +19,7 @@ use bytes::{Buf, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::greeting::VERSION;
+use super::greeting::{FIRST_RECONFIGURABLE, VERSION};
 use super::secret::{FrameKey, SIGNATURE_BYTES};
 use super::{Notification, PeerMessage};
 
@@ -134,7 +134,7 @@ impl Writer {
         config: Option<&str>,
         out: &mut Vec<u8>,
     ) {
-        match config.filter(|_| self.version >= 6) {
+        match config.filter(|_| self.version >= FIRST_RECONFIGURABLE) {
             None => self.encode(notification, out),
             Some(config) => self.encode(&(notification, config), out),
         }

@@ -42,6 +42,8 @@ const FACTS_BYTES: usize = 63;
 const FACTS_BYTES_MAX: usize = 1024;
 /// The first version whose greeting has this layout.
 const FIRST_ANSWERED: u8 = 3;
+/// The first version with reconfigurations, the text of configurations, and TAKEOVER.
+pub(super) const FIRST_RECONFIGURABLE: u8 = 6;
 
 /// Feature flag: this end knows a secret.
 const KNOWS_SECRET: u32 = 1;

@@ -11,6 +11,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::greeting::FIRST_RECONFIGURABLE;
 use super::{SessionKind, Vote};
 use crate::auth::Ids;
 use crate::identity::{EpochNonce, Identity};
@@ -228,7 +229,7 @@ impl PeerMessage {
     /// that it does not know. A server of version 5 has no reconfiguration: as leader it answers
     /// the empty request that it knows, with the error that clients expect of such a server.
     pub(super) fn known_to(&self, version: u8) -> Option<Cow<'_, PeerMessage>> {
-        if version >= 6 {
+        if version >= FIRST_RECONFIGURABLE {
             return Some(Cow::Borrowed(self));
         }
         if matches!(self, PeerMessage::Leader(FromLeader::TakeOver { .. })) {

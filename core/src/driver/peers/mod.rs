@@ -33,7 +33,7 @@ use std::time::Duration;
 use super::clients::Interest;
 use super::unfinished::Unfinished;
 use crate::config::Config;
-use crate::ids::{Instant, LinkId, ServerId, Zxid};
+use crate::ids::{Instant, LinkId, ServerId};
 use crate::io::{Input, PeerCommand, PeerEvent};
 use crate::membership::Members;
 use crate::peer::Notification;
@@ -97,8 +97,8 @@ pub struct Peers {
     options: PeerOptions,
     /// The members as the core knows them.
     members: Arc<Members>,
-    /// Version and text of the configuration in force.
-    ensemble_config: Option<(Zxid, Arc<str>)>,
+    /// The text of the configuration in force, if a leader has established one.
+    ensemble_config: Option<Arc<str>>,
     /// The values that this server sends in greetings.
     local: Local,
     /// The servers that the core has dialled, and those whose id a connection has claimed.

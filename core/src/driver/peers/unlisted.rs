@@ -1,9 +1,8 @@
 //! Servers that are not among the members: they follow without a vote (RECONF-13, RECONF-15).
 //!
-//! Owns how many of them are connected, and how they and others who do not know the members are
-//! answered: no address of theirs is known,
-//! so they are answered on the connections that they have dialled. Must not decide whom the core
-//! lets follow.
+//! Owns how many of them are connected, and how they are answered: no address of theirs is known,
+//! so they are answered on the connections that they have dialled. Owns also the configuration that
+//! servers get with an answer. Must not decide whom the core lets follow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,8 +47,9 @@ impl Peers {
     pub(super) fn queue_notification(&mut self, link: LinkId, notification: &Notification) {
         let answers = notification.server_state != ServerState::Looking;
         let config = self.ensemble_config.clone().filter(|_| answers);
-        let text = config.as_ref().map(|(_, text)| &**text);
-        self.queue(link, |writer, out| writer.encode_notification(notification, text, out));
+        self.queue(link, |writer, out| {
+            writer.encode_notification(notification, config.as_deref(), out);
+        });
     }
 
     /// Sets the members as the core knows them.
@@ -59,12 +59,10 @@ impl Peers {
         }
     }
 
-    /// Sets the configuration that the core has in force, if a leader has established one.
-    pub(in crate::driver) fn set_ensemble_config(&mut self, config: Option<&EnsembleConfig>) {
-        let config = config.filter(|config| config.version > Zxid::ZERO);
-        let known = self.ensemble_config.as_ref().map(|(version, _)| *version);
-        if known != config.map(|config| config.version) {
-            self.ensemble_config = config.map(|config| (config.version, config.to_string().into()));
-        }
+    /// Another configuration has come into force. One that no leader has established is that of the
+    /// files, and others need not have it.
+    pub(in crate::driver) fn set_ensemble_config(&mut self, config: &EnsembleConfig) {
+        let established = config.version > Zxid::ZERO;
+        self.ensemble_config = established.then(|| config.to_string().into());
     }
 }
