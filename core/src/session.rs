@@ -193,11 +193,19 @@ impl SessionTable {
         if first > session { first } else { leap_over(session, rng) }
     }
 
-    /// `id`, or the next id above all that were ever assigned for its server.
-    pub(crate) fn free_id(&self, id: SessionId) -> SessionId {
-        match self.last.get(&id.server_byte()) {
-            Some(last) if *last >= id => next_id(*last),
-            _ => id,
+    /// The id after the local session `last`. If the ensemble has met a higher id of this server,
+    /// then the server's local sessions before a restart may have any id above it, so that the
+    /// server begins again as after a start.
+    pub(crate) fn local_id_after(
+        &self,
+        last: SessionId,
+        server: ServerId,
+        now: WallMs,
+        rng: &mut Rng,
+    ) -> SessionId {
+        match self.last.get(&last.server_byte()) {
+            Some(known) if *known > last => self.first_local_id(server, now, rng),
+            _ => next_id(last),
         }
     }
 
@@ -491,6 +499,26 @@ mod tests {
         let other = table.first_id(server, WallMs(now.0 - 1), &mut Rng::new(2));
         assert_ne!(other, again);
         assert_eq!(table.first_id(server, WallMs(now.0 + 1), &mut rng).0, first.0 + 0x1_0000);
+    }
+
+    /// SESS-14. Regression: a read-only server that had lost its history began a session before it
+    /// learned the ids of its earlier process from a leader.
+    #[test]
+    fn local_id_after_a_higher_known_one_is_far_from_it() {
+        let (server, now) = (ServerId(3), WallMs(1_700_000_000_000));
+        let mut rng = Rng::new(1);
+        let mut table = SessionTable::default();
+        let before = table.first_local_id(server, now, &mut rng);
+        let upgraded = next_id(before);
+        let earlier = WallMs(now.0 - 60_000);
+        let last = table.first_local_id(server, earlier, &mut rng);
+        assert_eq!(table.local_id_after(last, server, earlier, &mut rng), next_id(last));
+        table.create(upgraded, 4000, Some(server), true).expect("fits");
+        let next = table.local_id_after(last, server, earlier, &mut rng);
+        assert!(next.0 >= upgraded.0 + 0x1_0000 - 0xffff, "{next} after {upgraded}");
+        assert!(next.0 - upgraded.0 > 0xff, "{next} is just behind {upgraded}");
+        assert_eq!(next.server_byte(), 3);
+        assert_eq!(table.local_id_after(next, server, earlier, &mut rng), next_id(next));
     }
 
     /// SESS-14. Regression: the clock was set back by as long as the server had been up.

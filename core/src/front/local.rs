@@ -22,7 +22,7 @@ use crate::cx::Cx;
 use crate::ids::{Instant, SessionId};
 use crate::notice::Notice;
 use crate::peer::SessionKind;
-use crate::session::{self, SessionTable, SessionTracker};
+use crate::session::{SessionTable, SessionTracker};
 use crate::status::SessionInfo;
 use crate::wire::{CreateMode, Request};
 
@@ -52,9 +52,10 @@ impl LocalSessions {
         known: &SessionTable,
         cx: &mut Cx<'_>,
     ) -> SessionId {
+        let (server, now) = (cx.config.id(), cx.now.wall);
         let id = match self.last {
-            None => known.first_local_id(cx.config.id(), cx.now.wall, cx.rng),
-            Some(last) => known.free_id(session::next_id(last)),
+            None => known.first_local_id(server, now, cx.rng),
+            Some(last) => known.local_id_after(last, server, now, cx.rng),
         };
         self.last = Some(id);
         self.own.track(id, timeout_ms, cx.now.mono);
