@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use crate::auth::TooMany;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, WallMs};
 use crate::notice::Notice;
-use crate::peer::{LinkCloseReason, Notification, PeerMessage};
+use crate::peer::{LinkCloseReason, NotedConfigs, Notification, PeerMessage};
 use crate::store::{DiskCommand, DiskEvent};
 use crate::wire::{
     ConnectRequest, ConnectResponse, Id, Reply, ReplyBody, RequestFrame, WatchEvent,
@@ -66,9 +66,8 @@ pub enum Input {
     Peer(LinkId, PeerEvent),
     /// From the disk.
     Disk(DiskEvent),
-    /// The text of the configuration that another server has in force. It comes with notifications
-    /// of servers that follow or lead.
-    EnsembleConfig(ServerId, String),
+    /// The configurations that another server knows. They come with its notifications.
+    EnsembleConfig(ServerId, NotedConfigs),
     /// The process is to stop. [`Server::may_exit`](crate::Server::may_exit) returns when the core
     /// needs it no longer; a leader hands leadership over first. A second one ends that wait.
     Stop,
@@ -202,9 +201,13 @@ impl fmt::Display for Input {
             Input::Client(conn, ClientEvent::Closed) => write!(f, "{conn} closed"),
             Input::Client(conn, ClientEvent::Heartbeat) => write!(f, "{conn} heartbeat"),
             Input::Election(from, notification) => write!(f, "s{from} is {notification}"),
-            Input::EnsembleConfig(from, text) => {
-                let version = text.rsplit_once('\n').map_or(&**text, |(_, version)| version);
-                write!(f, "s{from} has a configuration in force, {version}")
+            Input::EnsembleConfig(from, NotedConfigs { in_force, logged }) => {
+                write!(f, "s{from} has configurations:")?;
+                for (text, state) in [(in_force, "in force"), (logged, "logged")] {
+                    let last = text.as_ref().and_then(|text| text.lines().last());
+                    last.map_or(Ok(()), |version| write!(f, " {version} {state}"))?;
+                }
+                Ok(())
             }
             Input::Peer(link, PeerEvent::Up { peer, dialled }) => {
                 let how = if *dialled { "to" } else { "from" };

@@ -112,7 +112,7 @@ pub use membership::{
 pub use notice::Notice;
 pub use offline::{Compared, Replayed, compare, replay};
 pub use outline::{Difference, Outline, OutlineCompared};
-pub use peer::{LinkCloseReason, StepDownReason};
+pub use peer::{LinkCloseReason, NotedConfigs, StepDownReason};
 pub use server::Server;
 pub use status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
 pub use timer::Timer;

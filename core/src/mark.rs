@@ -341,6 +341,8 @@ marks! {
     TakeOverReceived,
     /// an election ends without the votes of all, because its winner was named
     ElectionNamed,
+    /// a looking server learns of a newer configuration that another server has logged
+    ConfigSeen,
 }
 
 /// A set of [`Mark`]s.

@@ -161,7 +161,7 @@ impl Server {
             Input::Election(from, said) => self.on_notification(from, &said, &mut cx),
             Input::Peer(link, event) => self.on_peer(link, event, &mut cx),
             Input::Disk(event) => self.on_disk(event, &mut cx),
-            Input::EnsembleConfig(from, text) => self.on_config(from, &text, &mut cx),
+            Input::EnsembleConfig(from, configs) => self.on_configs(from, &configs, &mut cx),
             Input::Stop => self.on_stop(&mut cx),
         }
         self.adopt_members(&mut cx);
@@ -318,7 +318,7 @@ impl Server {
     /// Another configuration is logged, in force, or gone.
     fn on_new_members(&mut self, cx: &mut Cx<'_>) {
         let Some(membership) = self.replica.membership() else { return };
-        let newest = membership.newest();
+        let (newest, foreign) = (membership.newest(), membership.foreign_voters());
         let members = newest.members();
         let observers = members.ids().filter(|id| members.is_observer(*id));
         cx.out.notices.push(Notice::Reconfigured {
@@ -338,7 +338,9 @@ impl Server {
             Role::Looking(looking) => {
                 // The votes so far are those of other voters.
                 let election = Election::new(cx.config.id(), looking.round(), None);
-                self.role = Role::Looking(election.among(cx.voters));
+                let mut election = election.among(cx.voters);
+                election.set_foreign_voters(foreign);
+                self.role = Role::Looking(election);
                 self.front.end_read_only(&mut self.replica, cx);
                 self.continue_election(cx);
             }

@@ -69,8 +69,9 @@ pub struct Driver {
     /// Lines for the operator's log.
     pub reports: Reports,
     is_ensemble: bool,
-    /// The version of the configuration in force that the parts of the driver know.
-    config_version: Option<Zxid>,
+    /// The versions of the configuration in force and of the newest one that the parts of the
+    /// driver know.
+    config_versions: Option<(Zxid, Zxid)>,
     limits: TurnLimits,
     disk: VecDeque<DiskEvent>,
     turn: Turn,
@@ -120,7 +121,7 @@ impl Driver {
     ) -> Driver {
         Driver {
             is_ensemble: !config.members().alone(),
-            config_version: None,
+            config_versions: None,
             clients: Clients::new(Arc::clone(&config), limits, seed, now),
             four_letter: FourLetter::new(Arc::clone(&config), now),
             reports: Reports::new(&config),
@@ -257,18 +258,19 @@ impl Driver {
         }
     }
 
-    /// Passes on a configuration that has come into force: reports and answers name its servers,
-    /// and servers that look for a leader get it.
+    /// Passes on a configuration that is logged or has come into force: reports and answers name
+    /// the servers of the one in force, and other servers get it with notifications.
     fn follow_config(&mut self, server: &Server) {
-        let Some(config) = server.ensemble_config() else { return };
-        if self.config_version == Some(config.version) {
+        let Some((config, newest)) = server.ensemble_configs() else { return };
+        let versions = Some((config.version, newest.version));
+        if self.config_versions == versions {
             return;
         }
-        self.config_version = Some(config.version);
+        self.config_versions = versions;
+        self.peers.set_configs(server.noted_configs());
         self.is_ensemble |= !config.members().alone();
         self.reports.set_members(config.servers().map(MemberAddresses::of).collect());
         self.four_letter.set_ensemble_config(config);
-        self.peers.set_ensemble_config(config);
     }
 
     /// Is there work for another turn, even if nothing arrives?

@@ -6,7 +6,8 @@
 //! ```text
 //!       own history is durable ──► vote for it, notify all
 //!         better vote received ──► adopt it, notify all      (of a higher round: vote anew in it)
-//! quorum shares the own vote   ──► over at once if all voters but a lost leader share it, or the
+//! quorum shares the own vote   ──► over at once if all voters but a lost leader share it, and no
+//!                                  other server has logged further voters, or the
 //!                                  last leader has named the candidate,
 //!                                  else after `final_wait` without a better vote
 //!  quorum follows a leader,
@@ -39,7 +40,9 @@ use crate::ids::{Epoch, Instant, ServerId, Zxid};
 use crate::io::{Mark, Marks};
 use crate::membership::{HistoryInfo, HistoryStatus, Voters};
 use crate::peer::{Notification, ServerState, Vote};
+use repeat::Repeat;
 
+mod repeat;
 #[cfg(test)]
 mod tests;
 
@@ -57,6 +60,8 @@ pub(crate) struct Election {
     /// Voters that no server votes for: those of weight zero (FLE-02). They have no vote for
     /// themselves, like a server with [`HistoryStatus::Lost`].
     barred: BTreeSet<ServerId>,
+    /// Voters that only others have logged: they may be elected, and count in no quorum.
+    foreign: BTreeSet<ServerId>,
     /// The vote of this server for its own history, with the status of that history; `None` until
     /// that history is durable.
     initial: Option<ReceivedVote>,
@@ -113,15 +118,6 @@ struct ReceivedVote {
     history: HistoryInfo,
 }
 
-/// When to send the vote again, because notifications may be lost.
-#[derive(Clone, Copy, Debug, Default)]
-struct Repeat {
-    /// When all others were last notified; `None` before the own vote.
-    sent_at: Option<Instant>,
-    /// The current pause; `None` until [`Election::take_resend`] gets the limits.
-    pause: Option<Duration>,
-}
-
 impl Election {
     /// The election after the one of `round`; `lost` is the leader that this server followed until
     /// now.
@@ -134,6 +130,7 @@ impl Election {
             round: round.saturating_add(1),
             lost,
             barred: BTreeSet::new(),
+            foreign: BTreeSet::new(),
             initial: None,
             proposal: None,
             recvset: BTreeMap::new(),
@@ -170,6 +167,21 @@ impl Election {
         self.abstains = true;
         self.barred.insert(self.own);
         self
+    }
+
+    /// Sets the voters that only others have logged.
+    pub(crate) fn set_foreign_voters(&mut self, ids: BTreeSet<ServerId>) {
+        self.foreign = ids;
+    }
+
+    /// The voters that only others have logged.
+    pub(crate) fn foreign_voters(&self) -> impl Iterator<Item = ServerId> {
+        self.foreign.iter().copied()
+    }
+
+    /// May this server be elected, as far as configurations say?
+    fn is_candidate(&self, id: ServerId, voters: &Voters) -> bool {
+        voters.contains(id) || self.foreign.contains(&id)
     }
 
     /// Has this server voted, and may it be elected?
@@ -250,10 +262,8 @@ impl Election {
             return self.initial.map(|own| own.history.history_status);
         }
         let looking = self.recvset.get(&id).map(|received| received.history.history_status);
-        looking.or(self
-            .out_of_election
-            .get(&id)
-            .map(|notification| notification.history.history_status))
+        let settled = self.out_of_election.get(&id).map(|other| other.history.history_status);
+        looking.or(settled)
     }
 
     /// Processes a notification of another server.
@@ -267,7 +277,7 @@ impl Election {
         if from == self.own {
             return Recipients::None;
         }
-        if !voters.contains(from) {
+        if !self.is_candidate(from, voters) {
             return self.on_non_voter(from, notification);
         }
         self.complete_received |= notification.history.history_status == HistoryStatus::Complete;
@@ -306,7 +316,8 @@ impl Election {
             self.final_deadline = None;
             return None;
         }
-        let complete = voters.ids().all(|id| sharing.contains_key(&id) || self.lost == Some(id));
+        let shared = |id| sharing.contains_key(&id) || self.lost == Some(id);
+        let complete = voters.ids().all(shared) && self.foreign.is_empty();
         let deadline = *self.final_deadline.get_or_insert(now.after(limits.final_wait));
         let candidate_agrees = sharing.contains_key(&proposal.candidate);
         let named = self.named == Some(proposal);
@@ -333,23 +344,16 @@ impl Election {
         self.abstains && self.initial.is_some_and(later)
     }
 
-    /// Must all others be notified again? If so, the next pause begins. Pauses double from
-    /// `notify_min` up to `notify_max`, until the next new proposal.
+    /// Must all others be notified again? If so, the next pause begins.
     pub(crate) fn take_resend(&mut self, limits: &Limits, now: Instant) -> bool {
-        let Some(sent_at) = self.repeat.sent_at else {
+        let Some(capped) = self.repeat.take(limits, now) else {
             return false;
         };
-        let pause = *self.repeat.pause.get_or_insert(limits.notify_min);
-        if now < sent_at.after(pause) {
-            return false;
-        }
-        let longer = pause.saturating_mul(2).min(limits.notify_max);
-        self.repeat = Repeat { sent_at: Some(now), pause: Some(longer) };
-        if longer == pause {
+        if capped {
             self.marks.hit(Mark::ElectionRepeatCapped);
         }
         // A named server that is still there has sent its vote by now.
-        let doubted = longer == pause || self.named.is_some();
+        let doubted = capped || self.named.is_some();
         if doubted && self.candidate_is_silent() && self.raise(self.round.saturating_add(1)) {
             self.marks.hit(Mark::ElectionHearsay);
             self.named = None;
@@ -373,8 +377,7 @@ impl Election {
     /// When [`outcome`](Self::outcome) and [`take_resend`](Self::take_resend) must be called again.
     /// Before their first call that is at once, because only they get the limits.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let repeat = self.repeat.sent_at.map(|at| at.after(self.repeat.pause.unwrap_or_default()));
-        [self.final_deadline, repeat].into_iter().flatten().min()
+        [self.final_deadline, self.repeat.deadline()].into_iter().flatten().min()
     }
 
     /// A non-voter sends notifications to learn the outcome. It is answered, but its vote is never
@@ -413,7 +416,7 @@ impl Election {
             return Recipients::Sender;
         }
         let raised = self.raise(round);
-        if !voters.contains(received.vote.candidate) {
+        if !self.is_candidate(received.vote.candidate, voters) {
             // The sender's configuration differs: its candidate is no voter here.
             return if raised { self.begin_anew(now) } else { Recipients::None };
         }
@@ -447,7 +450,7 @@ impl Election {
     ) -> Recipients {
         self.recvset.remove(&from);
         let leader = notification.vote.candidate;
-        if !voters.contains(leader) {
+        if !self.is_candidate(leader, voters) {
             self.out_of_election.remove(&from);
             return Recipients::None;
         }
@@ -514,7 +517,7 @@ impl Election {
     fn propose(&mut self, proposal: Option<Vote>, now: Instant) {
         self.proposal = proposal;
         self.final_deadline = None;
-        self.repeat = Repeat { sent_at: Some(now), pause: None };
+        self.repeat = Repeat::begun(now);
     }
 
     /// The best credible vote of this round, the own one included.
@@ -556,9 +559,7 @@ impl Election {
                 notification.round == self.round
                     && notification.vote.candidate == proposal.candidate
             });
-            looking
-                .map(|received| received.history)
-                .or(settled.map(|notification| notification.history))
+            looking.map(|received| received.history).or(settled.map(|other| other.history))
         };
         voters.ids().filter_map(|id| Some((id, history_of(id)?))).collect()
     }

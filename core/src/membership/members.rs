@@ -44,6 +44,13 @@ impl Members {
         Members { voters, observers }
     }
 
+    /// The same with those servers of `others` that are not among them: known, and without a vote.
+    pub(crate) fn with_known(mut self, others: &Members) -> Members {
+        let unknown: Vec<ServerId> = others.ids().filter(|id| !self.contains(*id)).collect();
+        self.observers.extend(unknown);
+        self
+    }
+
     /// The voters.
     pub fn voters(&self) -> &Voters {
         &self.voters

@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 
 use super::greeting::{FIRST_RECONFIGURABLE, VERSION};
 use super::secret::{FrameKey, SIGNATURE_BYTES};
-use super::{Notification, PeerMessage};
+use super::{NotedConfigs, Notification, PeerMessage};
 
 /// Bytes of a frame's length.
 const LENGTH_BYTES: usize = 4;
@@ -126,17 +126,19 @@ impl Writer {
         }
     }
 
-    /// Appends a notification as the next frame, with the text of the configuration that its sender
-    /// has in force, if there is one. Version 5 has no such text, and a bound of 1 KiB.
+    /// Appends a notification as the next frame, with the configurations that its sender knows, if
+    /// there are any. Version 5 has no configurations, and a bound of 1 KiB.
     pub fn encode_notification(
         &mut self,
         notification: &Notification,
-        config: Option<&str>,
+        configs: &NotedConfigs,
         out: &mut Vec<u8>,
     ) {
-        match config.filter(|_| self.version >= FIRST_RECONFIGURABLE) {
-            None => self.encode(notification, out),
-            Some(config) => self.encode(&(notification, config), out),
+        let none = *configs == NotedConfigs::default();
+        if none || self.version < FIRST_RECONFIGURABLE {
+            self.encode(notification, out);
+        } else {
+            self.encode(&(notification, configs), out);
         }
     }
 
@@ -199,19 +201,19 @@ impl Reader {
         }
     }
 
-    /// Takes the next notification off `buffer`, with the text of its sender's configuration if the
-    /// frame has one; `None` if it is incomplete.
+    /// Takes the next notification off `buffer`, with the configurations that its sender knows;
+    /// `None` if it is incomplete.
     ///
     /// # Errors
     /// [`BadFrame`]: the connection must be closed.
     pub fn decode_notification(
         &mut self,
         buffer: &mut BytesMut,
-    ) -> Result<Option<(Notification, Option<String>)>, BadFrame> {
+    ) -> Result<Option<(Notification, NotedConfigs)>, BadFrame> {
         let Some(content) = self.take_content(buffer)? else { return Ok(None) };
         let decoded = postcard::take_from_bytes(&content).and_then(|(notification, rest)| {
-            let config = (!rest.is_empty()).then(|| postcard::from_bytes(rest)).transpose()?;
-            Ok((notification, config))
+            let configs = (!rest.is_empty()).then(|| postcard::from_bytes(rest)).transpose()?;
+            Ok((notification, configs.unwrap_or_default()))
         });
         decoded.map(Some).map_err(|_| BadFrame::Content)
     }
@@ -396,6 +398,8 @@ mod tests {
     #[test]
     fn version_5_gets_only_what_it_decodes() {
         let config = "server.1=a:1:2:participant\n".repeat(60);
+        let logged = Some("server.2=a:3:4:participant".to_owned());
+        let configs = NotedConfigs { in_force: Some(config.clone()), logged };
         let history_status = HistoryStatus::Complete;
         let history = HistoryInfo { history_status, epoch: Epoch(1), newcomers: 0 };
         let vote = Vote { epoch: Epoch(1), zxid: Zxid(7), candidate: ServerId(1) };
@@ -413,16 +417,16 @@ mod tests {
         let asked = ReconfigRequest { joining, leaving, new_members, version };
         let reconfigure = request(Request::Reconfigure(asked));
         let disabled = request(Request::Reconfig);
-        for (highest, text, arrives) in
-            [(5, None, disabled), (6, Some(config.clone()), reconfigure.clone())]
+        for (highest, with, arrives) in
+            [(5, NotedConfigs::default(), disabled), (6, configs.clone(), reconfigure.clone())]
         {
             let mut writer = Writer::default().for_version(highest);
             let mut bytes = Vec::new();
-            writer.encode_notification(&notification, Some(&config), &mut bytes);
+            writer.encode_notification(&notification, &configs, &mut bytes);
             assert_eq!(bytes.len() <= 1 << 10, highest == 5);
             let mut reader = Reader { key: None, bounds: Bounds::NOTIFICATION };
             let read = reader.decode_notification(&mut BytesMut::from(&bytes[..]));
-            assert_eq!(read, Ok(Some((notification, text))));
+            assert_eq!(read, Ok(Some((notification, with))));
 
             let mut bytes = Vec::new();
             writer.encode_message(&reconfigure.clone().into(), &mut bytes);

@@ -79,6 +79,16 @@ pub struct Notification {
     pub ensemble: u64,
 }
 
+/// The texts of the configurations that come with a notification. With none, reconfiguration is
+/// disabled, or no leader has established a configuration.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NotedConfigs {
+    /// The one that the sender has in force.
+    pub in_force: Option<String>,
+    /// The one that the sender has logged, and not in force.
+    pub logged: Option<String>,
+}
+
 impl SessionKind {
     /// May `server` state this kind for `session` in a `request` that it forwards? The id of a
     /// local or upgrading session must be one of a client's session, with that server's byte. A

@@ -1,11 +1,17 @@
-//! The configuration of the ensemble as replicated state: the one in force, and the one that is
-//! logged and not committed (Java `QuorumPeer.getLastSeenQuorumVerifier`).
+//! The configuration of the ensemble as replicated state: the one in force, the one that is logged
+//! and not committed (Java `QuorumPeer.getLastSeenQuorumVerifier`), and the one that only others
+//! have logged.
 //!
 //! Owns which of them the log makes known. Must not decide on reconfigurations: `zab/propose` does.
 //!
 //! A server that has logged a configuration needs a quorum of both (RECONF-10), whether it leads,
 //! votes or acknowledges. Therefore no quorum of the old voters alone can decide behind its back:
 //! each contains a server that has logged it, whose history is the later one.
+//!
+//! That server may vote for a candidate that only the next configuration names, and may need the
+//! votes of servers that have not logged it. As in Raft, a vote therefore counts whatever the
+//! voter's own configuration says: notifications carry the logged configuration, and who receives
+//! it learns from it which further candidates there are, and their addresses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,9 +31,13 @@ pub(crate) struct Membership {
     active: EnsembleConfig,
     /// The configuration that is logged and not applied, and the zxid of its transaction.
     next: Option<(Zxid, EnsembleConfig)>,
+    /// The newest configuration that another server has logged, while the log of this server has
+    /// none as new. It counts in no quorum.
+    seen: Option<EnsembleConfig>,
     /// Another server has named the active configuration; this server's log does not have it.
     adopted: bool,
     /// The members of the active configuration; until the next one is active, all members of both.
+    /// Those that only the seen one names have no vote.
     members: Arc<Members>,
 }
 
@@ -67,7 +77,7 @@ impl Membership {
 
     fn new(active: EnsembleConfig) -> Membership {
         let members = Arc::new(active.members().clone());
-        Membership { members, active, next: None, adopted: false }
+        Membership { members, active, next: None, seen: None, adopted: false }
     }
 
     /// The configuration in force.
@@ -97,10 +107,19 @@ impl Membership {
     }
 
     /// The lines of a server: in the next configuration, and in the active one if it differs there.
+    /// The seen configuration counts for a server that no other one names.
     pub(crate) fn lines_of(&self, id: ServerId) -> impl Iterator<Item = &Member> {
         let next = self.next.as_ref().and_then(|(_, next)| next.server(id));
         let active = self.active.server(id).filter(|active| Some(*active) != next);
-        next.into_iter().chain(active)
+        let seen = self.seen.as_ref().and_then(|seen| seen.server(id));
+        let seen = seen.filter(|_| next.is_none() && active.is_none());
+        next.into_iter().chain(active).chain(seen)
+    }
+
+    /// The voters that only the seen configuration names.
+    pub(crate) fn foreign_voters(&self) -> BTreeSet<ServerId> {
+        let seen = self.seen.iter().flat_map(|seen| seen.members().voters().ids());
+        seen.filter(|id| !self.members.voters().contains(*id)).collect()
     }
 
     /// All members, and what is a quorum.
@@ -115,10 +134,37 @@ impl Membership {
             self.activate(&before);
         }
         if next.version > self.active.version {
-            let both = self.active.members().with_next(next.members());
-            self.members = Arc::new(both);
             self.next = Some((zxid, next));
+            self.on_change();
         }
+    }
+
+    /// Another server has logged this configuration. Returns whether it is newer than what this
+    /// server knows.
+    fn see(&mut self, config: EnsembleConfig) -> bool {
+        let known = self.seen.as_ref().map_or(Zxid::ZERO, |seen| seen.version);
+        let newer = config.version > known.max(self.newest().version);
+        if newer {
+            self.seen = Some(config);
+            self.on_change();
+        }
+        newer
+    }
+
+    /// Derives the members from the configurations.
+    fn on_change(&mut self) {
+        let newest = self.newest().version;
+        self.seen.take_if(|seen| seen.version <= newest);
+        let active = self.active.members();
+        let members = match &self.next {
+            Some((_, next)) => active.with_next(next.members()),
+            None => active.clone(),
+        };
+        let members = match &self.seen {
+            Some(seen) => members.with_known(seen.members()),
+            None => members,
+        };
+        self.members = Arc::new(members);
     }
 
     /// Another server has this configuration in force. Returns whether it is newer than what this
@@ -146,7 +192,7 @@ impl Membership {
     /// Everything after `zxid` is removed from the log.
     pub(super) fn truncate(&mut self, zxid: Zxid) {
         if self.next.take_if(|(at, _)| *at > zxid).is_some() {
-            self.members = Arc::new(self.active.members().clone());
+            self.on_change();
         }
     }
 
@@ -181,6 +227,13 @@ impl Replica {
     pub(crate) fn adopt_config(&mut self, text: &str) -> bool {
         let config = EnsembleConfig::parse(text).ok();
         self.membership.as_mut().zip(config).is_some_and(|(own, config)| own.adopt(&config))
+    }
+
+    /// Notes a configuration that another server has logged, if it is newer than what this server
+    /// knows. Returns whether it is.
+    pub(crate) fn see_config(&mut self, text: &str) -> bool {
+        let config = EnsembleConfig::parse(text).ok();
+        self.membership.as_mut().zip(config).is_some_and(|(own, config)| own.see(config))
     }
 
     /// The replicated configuration, once a leader has established one.

@@ -15,8 +15,8 @@ use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Mark, PeerCommand, PeerEvent};
 use crate::membership::HistoryInfo;
 use crate::peer::{
-    FromLeader, FromLearner, LinkCloseReason, Notification, PeerMessage, PeerMisbehaved,
-    ServerState, StepDownReason,
+    FromLeader, FromLearner, LinkCloseReason, NotedConfigs, Notification, PeerMessage,
+    PeerMisbehaved, ServerState, StepDownReason,
 };
 use crate::timer::Timer;
 use crate::zab::LEADER_TIMERS;
@@ -64,16 +64,27 @@ impl Server {
         self.continue_election(cx);
     }
 
-    /// Another server has this configuration in force. A server that was down or apart when it was
+    /// Another server knows these configurations. A server that was down or apart when one was
     /// committed may know none of its servers, and could never find the leader: it takes the
-    /// configuration over, until its own log names it (Java `QuorumPeer.processReconfig` in
-    /// `FastLeaderElection`).
-    pub(super) fn on_config(&mut self, from: ServerId, text: &str, cx: &mut Cx<'_>) {
-        if let (Role::Looking(_), true) = (&self.role, cx.members.contains(from)) {
-            let adopted = self.replica.adopt_config(text);
-            if adopted {
-                cx.mark(Mark::ConfigAdopted);
-            }
+    /// configuration in force over, until its own log names it (Java `QuorumPeer.processReconfig`
+    /// in `FastLeaderElection`). One that is only logged adds candidates.
+    pub(super) fn on_configs(&mut self, from: ServerId, configs: &NotedConfigs, cx: &mut Cx<'_>) {
+        let Role::Looking(looking) = &mut self.role else { return };
+        if !cx.members.contains(from) {
+            return;
+        }
+        let is_in_force = |text: &String| self.replica.adopt_config(text);
+        if configs.in_force.as_ref().is_some_and(is_in_force) {
+            // The election begins anew at the end of the step.
+            return cx.mark(Mark::ConfigAdopted);
+        }
+        let is_logged = |text: &String| self.replica.see_config(text);
+        if configs.logged.as_ref().is_some_and(is_logged)
+            && let Some(membership) = self.replica.membership()
+        {
+            cx.mark(Mark::ConfigSeen);
+            looking.set_foreign_voters(membership.foreign_voters());
+            self.members = membership.members().clone();
         }
     }
 
@@ -155,6 +166,7 @@ impl Server {
         if let Some(notification) = looking.notification(self.replica.ensemble_id()) {
             let own = cx.config.id();
             let others = cx.voters.ids().filter(|id| *id != own);
+            let others = others.chain(looking.foreign_voters());
             cx.out.election.extend(others.map(|id| (id, notification)));
         }
     }

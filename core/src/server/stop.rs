@@ -8,6 +8,7 @@ use crate::cx::Cx;
 use crate::election::Election;
 use crate::ids::ServerId;
 use crate::peer::{LinkCloseReason, StepDownReason, Vote};
+use crate::replica::Membership;
 
 impl Server {
     /// After [`Input::Stop`](crate::Input::Stop): does the ensemble need this process no longer? A
@@ -66,7 +67,9 @@ impl Server {
         lost: Option<ServerId>,
         cx: &Cx<'_>,
     ) -> Election {
-        let election = Election::new(cx.config.id(), self.round, lost).among(cx.voters);
+        let foreign = self.replica.membership().map(Membership::foreign_voters);
+        let mut election = Election::new(cx.config.id(), self.round, lost).among(cx.voters);
+        election.set_foreign_voters(foreign.unwrap_or_default());
         let election = if self.stopping && !cx.voters.alone() {
             election.without_own_vote()
         } else {

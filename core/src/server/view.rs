@@ -10,6 +10,7 @@ use crate::digest::NodeView;
 use crate::ids::{ConnId, ServerId, SessionId, Zxid};
 use crate::membership::{EnsembleConfig, Member, Members};
 use crate::outline::{Outline, OutlineCompared};
+use crate::peer::NotedConfigs;
 use crate::replica::Membership;
 use crate::status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
 use crate::watch::WatchListing;
@@ -32,6 +33,22 @@ impl Server {
     /// disabled.
     pub fn ensemble_config(&self) -> Option<&EnsembleConfig> {
         self.replica.membership().map(Membership::active)
+    }
+
+    /// The configuration in force, and the newest one in the log; `None` if reconfiguration is
+    /// disabled.
+    pub(crate) fn ensemble_configs(&self) -> Option<(&EnsembleConfig, &EnsembleConfig)> {
+        self.replica.membership().map(|known| (known.active(), known.newest()))
+    }
+
+    /// The configurations that go with this server's notifications. One that no leader has
+    /// established is that of the files, and others need not have it.
+    pub fn noted_configs(&self) -> NotedConfigs {
+        let logged = self.replica.membership().filter(|membership| membership.is_changing());
+        NotedConfigs {
+            in_force: self.replica.established_config().map(ToString::to_string),
+            logged: logged.map(|membership| membership.newest().to_string()),
+        }
     }
 
     /// The lines of a server: in the configuration that is to come into force, and in the one in

@@ -56,7 +56,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use zabkeeper_core::io::{ClientCommand, Outbox, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{Notification, PeerMessage, ServerState};
+use zabkeeper_core::peer::{NotedConfigs, Notification, PeerMessage};
 use zabkeeper_core::store::DiskEvent;
 use zabkeeper_core::{
     Config, ConnId, EnsembleConfig, Epoch, Input, Instant, LinkId, Now, ReconfigOptions, Server,
@@ -147,7 +147,7 @@ struct Event {
 }
 
 enum What {
-    Election(Notification, Option<String>),
+    Election(Notification, NotedConfigs),
     Dial(LinkId),
     Message(usize, PeerMessage),
     Down(usize),
@@ -330,9 +330,9 @@ impl Play {
     fn happen(&mut self, index: usize) {
         let Event { from, to, what, .. } = self.events.remove(index);
         match what {
-            What::Election(said, config) => {
-                if let Some(text) = config.filter(|_| self.runs(to)) {
-                    self.step(to, Input::EnsembleConfig(from, text));
+            What::Election(said, configs) => {
+                if self.runs(to) && configs != NotedConfigs::default() {
+                    self.step(to, Input::EnsembleConfig(from, configs));
                 }
                 if self.runs(to) {
                     self.step(to, Input::Election(from, said));
@@ -452,18 +452,15 @@ impl Play {
                 self.events.push(Event { at: now, from, to: from, what: What::Disk });
             }
         }
-        // The driver sends it to those who know it, too.
-        let in_force =
-            self.members[&from].server.as_ref().and_then(Server::ensemble_config).cloned();
+        let noted = |id: &ServerId| {
+            self.members[id].server.as_ref().map(Server::noted_configs).unwrap_or_default()
+        };
+        let ours = noted(&from);
         for (to, said) in out.election {
-            let newer = |config: &EnsembleConfig| {
-                let known = self.members[&to].server.as_ref().and_then(Server::ensemble_config);
-                known.is_some_and(|known| known.version < config.version)
-            };
-            let answers = said.server_state != ServerState::Looking;
-            let config = in_force.as_ref().filter(|config| answers && newer(config));
+            // The driver sends them to those who know them, too.
+            let configs = if noted(&to) == ours { NotedConfigs::default() } else { ours.clone() };
             if !self.cut.contains(&(from, to)) {
-                let what = What::Election(said, config.map(EnsembleConfig::to_string));
+                let what = What::Election(said, configs);
                 self.events.push(Event { at: now, from, to, what });
             }
         }

@@ -323,7 +323,8 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::HandOverLate
         | Mark::HandOverToNobody
         | Mark::TakeOverReceived
-        | Mark::ElectionNamed => RARE,
+        | Mark::ElectionNamed
+        | Mark::ConfigSeen => RARE,
         Mark::ElectionAlone
         | Mark::HistoryReplayed
         | Mark::ConnHeld

@@ -11,9 +11,9 @@ use super::super::unfinished::Unfinished;
 use super::admission::TokenBucket;
 use super::close::PeerCloseReason;
 use crate::ids::{Instant, ServerId};
-use crate::peer::Notification;
 use crate::peer::frame::{BadFrame, Reader, Writer};
 use crate::peer::greeting::{Accepting, Channel, Dialling, Greeting, Nonce};
+use crate::peer::{NotedConfigs, Notification};
 
 /// Notifications of one connection that reach the core at once, and the time after which one more
 /// may: only the newest counts, and an election needs few.
@@ -143,7 +143,7 @@ impl PeerConn {
     pub(super) fn take_newest(
         &mut self,
         now: Instant,
-    ) -> Result<Option<(Notification, Option<String>)>, BadFrame> {
+    ) -> Result<Option<(Notification, NotedConfigs)>, BadFrame> {
         let mut newest = None;
         while let Some(received) = self.reader.decode_notification(&mut self.buffer)? {
             newest = Some(received);

@@ -36,10 +36,10 @@ use crate::config::Config;
 use crate::ids::{Instant, LinkId, ServerId};
 use crate::io::{Input, PeerCommand, PeerEvent};
 use crate::membership::Members;
-use crate::peer::Notification;
 use crate::peer::frame::{BadFrame, Bounds, Writer};
 use crate::peer::greeting::{Channel, Dialling, Local, Nonce};
 use crate::peer::secret::Secrets;
+use crate::peer::{NotedConfigs, Notification};
 use admission::Admission;
 use backoff::Backoff;
 pub use close::PeerCloseReason;
@@ -97,8 +97,8 @@ pub struct Peers {
     options: PeerOptions,
     /// The members as the core knows them.
     members: Arc<Members>,
-    /// The text of the configuration in force, if a leader has established one.
-    ensemble_config: Option<Arc<str>>,
+    /// The configurations that go with notifications.
+    configs: Arc<NotedConfigs>,
     /// The values that this server sends in greetings.
     local: Local,
     /// The servers that the core has dialled, and those whose id a connection has claimed.
@@ -172,7 +172,7 @@ impl Peers {
         Peers {
             local: Local { id: config.id(), ensemble: options.ensemble, secrets, demands_secret },
             members: Arc::new(config.members().clone()),
-            ensemble_config: None,
+            configs: Arc::default(),
             config,
             options,
             peers: BTreeMap::new(),
@@ -495,9 +495,10 @@ impl Peers {
             (Channel::Election, _) if conn.paused_until.is_some() => return,
             // The other end answers on a connection of this server if it does not list this server.
             (Channel::Election, _) => conn.take_newest(now).map(|newest| {
-                if let Some((notification, config)) = newest {
-                    let config = config.map(|text| Input::EnsembleConfig(from, text));
-                    self.inputs.extend(config);
+                if let Some((notification, configs)) = newest {
+                    if configs != NotedConfigs::default() {
+                        self.push(Input::EnsembleConfig(from, configs));
+                    }
                     self.push(Input::Election(from, notification));
                 }
             }),

@@ -1,16 +1,16 @@
 //! Servers that are not among the members: they follow without a vote (RECONF-13, RECONF-15).
 //!
 //! Owns how many of them are connected, and how they are answered: no address of theirs is known,
-//! so they are answered on the connections that they have dialled. Owns also the configuration that
-//! servers get with an answer. Must not decide whom the core lets follow.
+//! so they are answered on the connections that they have dialled. Owns also the configurations
+//! that servers get with notifications. Must not decide whom the core lets follow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Peer, Peers};
-use crate::ids::{LinkId, ServerId, Zxid};
-use crate::membership::{EnsembleConfig, Members};
-use crate::peer::{Notification, ServerState};
+use crate::ids::{LinkId, ServerId};
+use crate::membership::Members;
+use crate::peer::{NotedConfigs, Notification};
 
 /// Servers with connections that are not among the members. Above the bound, another one is refused
 /// until one of them has gone.
@@ -42,14 +42,10 @@ impl Peers {
         }
     }
 
-    /// Queues a notification. If it answers a server that looks for a leader, that server may not
-    /// know the members, so the configuration in force comes with it.
+    /// Queues a notification, with the configurations: the other server may not know the members.
     pub(super) fn queue_notification(&mut self, link: LinkId, notification: &Notification) {
-        let answers = notification.server_state != ServerState::Looking;
-        let config = self.ensemble_config.clone().filter(|_| answers);
-        self.queue(link, |writer, out| {
-            writer.encode_notification(notification, config.as_deref(), out);
-        });
+        let configs = self.configs.clone();
+        self.queue(link, |writer, out| writer.encode_notification(notification, &configs, out));
     }
 
     /// Sets the members as the core knows them.
@@ -59,10 +55,8 @@ impl Peers {
         }
     }
 
-    /// Another configuration has come into force. One that no leader has established is that of the
-    /// files, and others need not have it.
-    pub(in crate::driver) fn set_ensemble_config(&mut self, config: &EnsembleConfig) {
-        let established = config.version > Zxid::ZERO;
-        self.ensemble_config = established.then(|| config.to_string().into());
+    /// Another configuration is logged or in force.
+    pub(in crate::driver) fn set_configs(&mut self, configs: NotedConfigs) {
+        self.configs = Arc::new(configs);
     }
 }
