@@ -443,7 +443,7 @@ impl Server {
                 self.timers.set(Timer::Election, next.into_iter().chain(rest).min());
             }
             Role::Following(follower) => {
-                self.timers.set(Timer::LeaderSilence, Some(follower.deadline()));
+                self.timers.set(Timer::LeaderSilence, Some(follower.deadline(&self.replica)));
             }
             Role::Leading(leader) => {
                 for (timer, deadline) in leader.deadlines(cx) {

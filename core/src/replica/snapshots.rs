@@ -184,9 +184,10 @@ impl Replica {
         self.incoming.as_ref().is_some_and(|incoming| incoming.loading)
     }
 
-    /// The zxid of that snapshot, the parts of its loading that are done, and all parts.
+    /// Once a leader's snapshot has arrived: its zxid, the parts of its loading that are done, and
+    /// all parts. None is done before the disk has the snapshot.
     pub(crate) fn loading_progress(&self) -> Option<(Zxid, u64, u64)> {
-        let incoming = self.incoming.as_ref().filter(|incoming| incoming.loading)?;
+        let incoming = self.incoming.as_ref().filter(|incoming| incoming.complete)?;
         let (done, all) = incoming.loader.progress();
         Some((incoming.zxid, done, all))
     }

@@ -369,11 +369,14 @@ impl Server {
     pub(super) fn check_role_timers(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono;
         if self.timers.due(Timer::LeaderSilence, now)
-            && let Role::Following(follower) = &self.role
-            && follower.is_late(cx)
+            && let Role::Following(follower) = &mut self.role
         {
-            let leader = follower.leader();
-            self.look(Some(leader), LinkCloseReason::Silent, cx);
+            if let Some(progress) = self.replica.loading_progress() {
+                follower.report_loading(progress, cx);
+            } else if follower.is_late(cx) {
+                let leader = follower.leader();
+                self.look(Some(leader), LinkCloseReason::Silent, cx);
+            }
         }
         for timer in LEADER_TIMERS {
             if self.timers.due(timer, now)

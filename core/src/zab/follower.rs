@@ -41,7 +41,7 @@ pub(crate) struct Follower {
     keeps_data: bool,
     /// Had this server no data when the link came up, so that it joins the leader's ensemble?
     joins: bool,
-    /// While the leader's snapshot is being loaded: when to report the progress next.
+    /// While the leader's snapshot is being stored or loaded: when to report the progress next.
     next_loading_report: Instant,
 }
 
@@ -182,9 +182,12 @@ impl Follower {
         matches!(self.phase, Phase::Synchronization { .. } | Phase::Entering { .. })
     }
 
-    /// When to call [`Follower::is_late`].
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
+    /// When to call [`Follower::is_late`], or the next [`Follower::report_loading`] before.
+    pub(crate) fn deadline(&self, replica: &Replica) -> Instant {
+        match replica.loading_progress() {
+            Some(_) => self.deadline.min(self.next_loading_report),
+            None => self.deadline,
+        }
     }
 
     /// A client's session has had a heartbeat (SESS-05).
@@ -318,8 +321,9 @@ impl Follower {
         }
     }
 
-    /// The leader's snapshot is being loaded: extends the deadline and reports the progress,
-    /// because neither side sends anything else meanwhile.
+    /// The leader's snapshot is being stored or loaded: extends the deadline and reports the
+    /// progress, because neither side sends anything else meanwhile. A slow disk would be as slow
+    /// at the next attempt.
     pub(crate) fn report_loading(&mut self, (zxid, done, all): (Zxid, u64, u64), cx: &mut Cx<'_>) {
         self.deadline = cx.now.mono.after(cx.config.init_limit());
         let Phase::Synchronization { link, .. } = self.phase else {
