@@ -318,7 +318,7 @@ impl Server {
     /// Another configuration is logged, in force, or gone.
     fn on_new_members(&mut self, cx: &mut Cx<'_>) {
         let Some(membership) = self.replica.membership() else { return };
-        let (newest, foreign) = (membership.newest(), membership.foreign_voters());
+        let (newest, foreign) = (membership.newest(), membership.foreign_candidates());
         let members = newest.members();
         let observers = members.ids().filter(|id| members.is_observer(*id));
         cx.out.notices.push(Notice::Reconfigured {
@@ -339,7 +339,7 @@ impl Server {
                 // The votes so far are those of other voters.
                 let election = Election::new(cx.config.id(), looking.round(), None);
                 let mut election = election.among(cx.voters);
-                election.set_foreign_voters(foreign);
+                election.set_foreign(foreign);
                 self.role = Role::Looking(election);
                 self.front.end_read_only(&mut self.replica, cx);
                 self.continue_election(cx);

@@ -60,8 +60,9 @@ pub(crate) struct Election {
     /// Voters that no server votes for: those of weight zero (FLE-02). They have no vote for
     /// themselves, like a server with [`HistoryStatus::Lost`].
     barred: BTreeSet<ServerId>,
-    /// Voters that only others have logged: they may be elected, and count in no quorum.
-    foreign: BTreeSet<ServerId>,
+    /// Voters that only a configuration names which others have logged, and its version. They may
+    /// be elected, because those others vote for them, and count in no quorum.
+    foreign: (BTreeSet<ServerId>, Zxid),
     /// The vote of this server for its own history, with the status of that history; `None` until
     /// that history is durable.
     initial: Option<ReceivedVote>,
@@ -130,7 +131,7 @@ impl Election {
             round: round.saturating_add(1),
             lost,
             barred: BTreeSet::new(),
-            foreign: BTreeSet::new(),
+            foreign: Default::default(),
             initial: None,
             proposal: None,
             recvset: BTreeMap::new(),
@@ -170,18 +171,21 @@ impl Election {
     }
 
     /// Sets the voters that only others have logged.
-    pub(crate) fn set_foreign_voters(&mut self, ids: BTreeSet<ServerId>) {
-        self.foreign = ids;
+    pub(crate) fn set_foreign(&mut self, (mut ids, version): (BTreeSet<ServerId>, Zxid)) {
+        ids.remove(&self.own);
+        self.foreign = (ids, version);
     }
 
     /// The voters that only others have logged.
-    pub(crate) fn foreign_voters(&self) -> impl Iterator<Item = ServerId> {
-        self.foreign.iter().copied()
+    pub(crate) fn foreign(&self) -> impl Iterator<Item = ServerId> {
+        self.foreign.0.iter().copied()
     }
 
-    /// May this server be elected, as far as configurations say?
-    fn is_candidate(&self, id: ServerId, voters: &Voters) -> bool {
-        voters.contains(id) || self.foreign.contains(&id)
+    /// May the candidate be elected, as far as configurations say?
+    fn may_stand(&self, vote: Vote, voters: &Voters) -> bool {
+        let (foreign, version) = &self.foreign;
+        let has_logged = vote.zxid >= *version;
+        voters.contains(vote.candidate) || has_logged && foreign.contains(&vote.candidate)
     }
 
     /// Has this server voted, and may it be elected?
@@ -277,7 +281,9 @@ impl Election {
         if from == self.own {
             return Recipients::None;
         }
-        if !self.is_candidate(from, voters) {
+        let stands =
+            notification.vote.candidate == from && self.may_stand(notification.vote, voters);
+        if !voters.contains(from) && !stands {
             return self.on_non_voter(from, notification);
         }
         self.complete_received |= notification.history.history_status == HistoryStatus::Complete;
@@ -317,7 +323,7 @@ impl Election {
             return None;
         }
         let shared = |id| sharing.contains_key(&id) || self.lost == Some(id);
-        let complete = voters.ids().all(shared) && self.foreign.is_empty();
+        let complete = voters.ids().all(shared) && self.foreign.0.is_empty();
         let deadline = *self.final_deadline.get_or_insert(now.after(limits.final_wait));
         let candidate_agrees = sharing.contains_key(&proposal.candidate);
         let named = self.named == Some(proposal);
@@ -383,7 +389,8 @@ impl Election {
     /// A non-voter sends notifications to learn the outcome. It is answered, but its vote is never
     /// counted (FLE-09).
     fn on_non_voter(&mut self, from: ServerId, notification: &Notification) -> Recipients {
-        if notification.server_state == ServerState::Looking && self.votes {
+        let asks = notification.server_state == ServerState::Looking;
+        if asks && self.votes {
             self.askers.insert(from);
         }
         let Some(ours) = self.notification(0) else {
@@ -391,11 +398,7 @@ impl Election {
         };
         let older = notification.round < ours.round;
         let worse = notification.round == ours.round && notification.vote < ours.vote;
-        if notification.server_state == ServerState::Looking && (older || worse) {
-            Recipients::Sender
-        } else {
-            Recipients::None
-        }
+        if asks && (older || worse) { Recipients::Sender } else { Recipients::None }
     }
 
     /// A notification of a voter that looks for a leader (FLE-04).
@@ -416,7 +419,7 @@ impl Election {
             return Recipients::Sender;
         }
         let raised = self.raise(round);
-        if !self.is_candidate(received.vote.candidate, voters) {
+        if !self.may_stand(received.vote, voters) {
             // The sender's configuration differs: its candidate is no voter here.
             return if raised { self.begin_anew(now) } else { Recipients::None };
         }
@@ -450,7 +453,7 @@ impl Election {
     ) -> Recipients {
         self.recvset.remove(&from);
         let leader = notification.vote.candidate;
-        if !self.is_candidate(leader, voters) {
+        if !self.may_stand(notification.vote, voters) {
             self.out_of_election.remove(&from);
             return Recipients::None;
         }
@@ -468,11 +471,8 @@ impl Election {
         // A leader's zxid rises while it leads. Its vote is adopted once: if each rise were
         // adopted, servers would notify each other for ever.
         let other = self.proposal.is_none_or(|proposal| proposal.candidate != leader);
-        if (other && self.adopt(notification.vote, now)) || raised {
-            Recipients::All
-        } else {
-            Recipients::None
-        }
+        let news = (other && self.adopt(notification.vote, now)) || raised;
+        if news { Recipients::All } else { Recipients::None }
     }
 
     /// Enters `round` if it is higher, and discards the votes of the old one. The caller must then

@@ -116,10 +116,13 @@ impl Membership {
         next.into_iter().chain(active).chain(seen)
     }
 
-    /// The voters that only the seen configuration names.
-    pub(crate) fn foreign_voters(&self) -> BTreeSet<ServerId> {
-        let seen = self.seen.iter().flat_map(|seen| seen.members().voters().ids());
-        seen.filter(|id| !self.members.voters().contains(*id)).collect()
+    /// The candidates that only the seen configuration names, and its version. Who stands as one of
+    /// them has logged it.
+    pub(crate) fn foreign_candidates(&self) -> (BTreeSet<ServerId>, Zxid) {
+        let Some(seen) = &self.seen else { return Default::default() };
+        let (ours, theirs) = (self.members.voters(), seen.members().voters());
+        let foreign = theirs.ids().filter(|id| theirs.may_lead(*id) && !ours.contains(*id));
+        (foreign.collect(), seen.version)
     }
 
     /// All members, and what is a quorum.

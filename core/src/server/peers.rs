@@ -83,7 +83,7 @@ impl Server {
             && let Some(membership) = self.replica.membership()
         {
             cx.mark(Mark::ConfigSeen);
-            looking.set_foreign_voters(membership.foreign_voters());
+            looking.set_foreign(membership.foreign_candidates());
             self.members = membership.members().clone();
         }
     }
@@ -166,7 +166,7 @@ impl Server {
         if let Some(notification) = looking.notification(self.replica.ensemble_id()) {
             let own = cx.config.id();
             let others = cx.voters.ids().filter(|id| *id != own);
-            let others = others.chain(looking.foreign_voters());
+            let others = others.chain(looking.foreign());
             cx.out.election.extend(others.map(|id| (id, notification)));
         }
     }

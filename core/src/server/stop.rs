@@ -67,9 +67,9 @@ impl Server {
         lost: Option<ServerId>,
         cx: &Cx<'_>,
     ) -> Election {
-        let foreign = self.replica.membership().map(Membership::foreign_voters);
+        let foreign = self.replica.membership().map(Membership::foreign_candidates);
         let mut election = Election::new(cx.config.id(), self.round, lost).among(cx.voters);
-        election.set_foreign_voters(foreign.unwrap_or_default());
+        election.set_foreign(foreign.unwrap_or_default());
         let election = if self.stopping && !cx.voters.alone() {
             election.without_own_vote()
         } else {

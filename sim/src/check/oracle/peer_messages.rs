@@ -423,7 +423,11 @@ impl Zab {
             }
             let rank = |vote: Vote| (vote.epoch, vote.zxid, vote.candidate);
             let better = rank(vote) > rank(own) || !voters.may_lead(by);
-            checks.check(Id::Z16, voters.may_lead(vote.candidate), evidence)?;
+            // A server that stands with a history is a voter by its own configuration, which others
+            // need not have logged (RECONF-10).
+            let foreign = !voters.contains(vote.candidate) && vote.zxid > Zxid::ZERO;
+            let eligible = voters.may_lead(vote.candidate) || foreign;
+            checks.check(Id::Z16, eligible, evidence)?;
             checks.check(Id::Z16, history_status != HistoryStatus::Complete || better, || {
                 let mut lines = evidence();
                 lines.push(format!("a vote for itself would be better: {own}"));
