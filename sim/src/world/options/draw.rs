@@ -108,7 +108,7 @@ impl Options {
         };
         draw_growth(&mut options, !quiet, &mut seeds.stream("config/growth", 0));
         draw_observers(&mut options, &mut seeds.stream("config/observers", 0));
-        draw_reconfigurations(&mut options, seeds);
+        draw_reconfigurations(&mut options, !pinned.ops.is_empty(), seeds);
         options.draw_groups(&mut seeds.stream("config/groups", 0));
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
         let mut rng = seeds.stream("config/buggify", 0);
@@ -296,19 +296,26 @@ fn draw_observers(options: &mut Options, rng: &mut Rng) {
     }
 }
 
-/// Where the command line asks for it, clients reconfigure an ensemble of three servers or more
-/// that neither grows nor has observers from the start. Some of the servers are members from the
-/// start.
-fn draw_reconfigurations(options: &mut Options, seeds: Seeds) {
+/// In some ensembles of three servers or more that neither grow nor have observers from the start,
+/// clients reconfigure. Some of the servers are members from the start.
+fn draw_reconfigurations(options: &mut Options, ops_pinned: bool, seeds: Seeds) {
+    let mut rng = seeds.stream("config/reconfig", 0);
+    let some = match options.profile {
+        Some(Profile::Calm | Profile::Perf) => return,
+        Some(Profile::Swarm) => rng.chance(1, 5),
+        Some(_) | None => rng.chance(1, 10),
+    };
     let fixed = options.servers < 3 || options.grows_from > 0 || options.observers > 0;
-    if fixed || !options.workload.mix.has(Op::Reconfig) {
+    let asked = options.workload.mix.has(Op::Reconfig);
+    if fixed || !(some || asked) || ops_pinned && !asked {
         return;
     }
-    let mut rng = seeds.stream("config/reconfig", 0);
     options.reconfig_from = rng.range_u32(2, options.servers);
-    options.workload.mix.set(Op::Reconfig, rng.range(1, 12));
     // Configurations come with notifications, which need connections for that.
     options.peers.election_conns = true;
+    if !asked {
+        options.workload.mix.set(Op::Reconfig, rng.range(1, 12));
+    }
 }
 
 impl PeerOptions {

@@ -33,8 +33,6 @@ const FIXED: &[(&str, &str)] = &[
     ("client.read_only", "each client draws whether it accepts a read-only server"),
     ("client.resume", "a client that goes on with a session says so; see `client.restart`"),
     ("config.map_salt", "must change nothing, which a second run of the seed proves"),
-    ("config.reconfig", "clients reconfigure where `--ops +reconfig` asks for it"),
-    ("reconfig_from", "the same"),
     ("digest_txns", "how often oracles look must change nothing; the shrinker changes it"),
     ("disk.steady", "of schedules only: all that takes time takes the same time always"),
     ("servers.connect_timeout", "as `servers.output_bytes`"),
