@@ -47,6 +47,8 @@ pub(super) struct PeerConn {
     pub(super) due: bool,
     /// The message that is being read.
     pub(super) unfinished: Unfinished,
+    /// When the connection was established.
+    pub(super) up_since: Instant,
     /// Has a message arrived?
     pub(super) heard: bool,
     /// When the last message arrived, or when the connection was established.
@@ -109,6 +111,7 @@ impl PeerConn {
             blocked: false,
             due: false,
             unfinished,
+            up_since: now,
             heard: false,
             heard_at: now,
             taken: false,

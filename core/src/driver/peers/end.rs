@@ -65,13 +65,10 @@ impl Peers {
         let (Some(server), channel) = (conn.peer, conn.channel) else { return };
         let peer = self.peers.entry(server).or_default();
         peer.failure = Some((channel, why.clone()));
-        let first = match channel {
-            Channel::Quorum => peer.link_backoff.fail(now),
-            Channel::Election => {
-                peer.sender = None;
-                peer.election_backoff.fail(now)
-            }
-        };
+        if channel == Channel::Election {
+            peer.sender = None;
+        }
+        let first = peer.pauses.fail(channel, now);
         self.notes.push(PeerNote::DialFailed { server, channel, first, why });
         if channel == Channel::Quorum {
             self.push(Input::Peer(link, PeerEvent::Unreachable { peer: server }));
@@ -82,10 +79,9 @@ impl Peers {
     fn link_down(&mut self, link: LinkId, why: PeerCloseReason, now: Instant) {
         let Some(conn) = self.conns.get(&link) else { return };
         let Some(server) = conn.peer else { return };
-        if conn.is_dialled() && !conn.heard && !why.is_by_server() {
-            // The other end has refused the link; without a pause it would refuse the next one as
-            // well.
-            self.peers.entry(server).or_default().link_backoff.fail(now);
+        if conn.is_dialled() {
+            let since = conn.up_since;
+            self.peers.entry(server).or_default().pauses.on_link_down(since, now);
         }
         self.notes.push(PeerNote::Down { link, server, why });
         self.push(Input::Peer(link, PeerEvent::Down));

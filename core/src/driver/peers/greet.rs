@@ -164,7 +164,7 @@ impl Peers {
         let before = self.accepted_links(id);
         if let Some(conn) = self.conns.get_mut(&link) {
             (conn.phase, conn.deadline) = (Phase::Open, None);
-            (conn.peer, conn.heard_at) = (Some(id), now);
+            (conn.peer, conn.up_since, conn.heard_at) = (Some(id), now, now);
         }
         self.changed.push(link);
         self.ungreeted.retain(|other| *other != link);
@@ -175,7 +175,7 @@ impl Peers {
         if dialled {
             peer.failure = None;
         } else {
-            peer.end_pauses();
+            peer.pauses.on_message();
         }
         match channel {
             Channel::Quorum => {
@@ -188,7 +188,7 @@ impl Peers {
                 self.push(Input::Peer(link, PeerEvent::Up { peer: id, dialled }));
             }
             Channel::Election if dialled => {
-                peer.election_backoff.reset();
+                peer.pauses.on_election_up();
                 self.send_newest(id, now);
             }
             Channel::Election => self.listen(id, link, proven, now),

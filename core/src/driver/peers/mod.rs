@@ -41,7 +41,7 @@ use crate::peer::greeting::{Channel, Dialling, Local, Nonce};
 use crate::peer::secret::Secrets;
 use crate::peer::{NotedConfigs, Notification};
 use admission::Admission;
-use backoff::Backoff;
+use backoff::Pauses;
 pub use close::PeerCloseReason;
 use conn::{PeerConn, Phase};
 pub use note::{PeerLine, PeerNote};
@@ -119,10 +119,7 @@ pub struct Peers {
 /// Another server.
 #[derive(Debug, Default)]
 struct Peer {
-    /// Pause before its quorum port is dialled.
-    link_backoff: Backoff,
-    /// Pause before its election port is dialled.
-    election_backoff: Backoff,
+    pauses: Pauses,
     /// Links that the core has ordered and that have not been dialled yet.
     dials: usize,
     /// The notification to be sent next.
@@ -212,8 +209,8 @@ impl Peers {
     /// [`Peers::connected`] or [`Peers::unreachable`].
     pub fn next_dial(&mut self, now: Instant, link: impl FnOnce() -> LinkId) -> Option<PeerDial> {
         let due = self.peers.iter().find_map(|(to, peer)| {
-            let (channel, backoff) = peer.next_dial()?;
-            backoff.is_over(now).then_some((*to, channel))
+            let (until, channel) = peer.next_dial()?;
+            until.is_none_or(|until| until <= now).then_some((*to, channel))
         });
         let (to, channel) = due?;
         let (link, peer) = (link(), self.peers.entry(to).or_default());
@@ -438,7 +435,7 @@ impl Peers {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let conns = self.conns.values().filter_map(PeerConn::due_at);
         let dials = self.peers.values().filter_map(Peer::next_dial);
-        conns.chain(dials.map(|(_, backoff)| backoff.until().unwrap_or_default())).min()
+        conns.chain(dials.map(|(until, _)| until.unwrap_or_default())).min()
     }
 
     /// Executes what is due at this time.
@@ -572,7 +569,7 @@ impl Peers {
 
     fn end_pauses(&mut self, server: ServerId) {
         if let Some(peer) = self.peers.get_mut(&server) {
-            peer.end_pauses();
+            peer.pauses.on_message();
         }
     }
 
@@ -582,18 +579,13 @@ impl Peers {
 }
 
 impl Peer {
-    /// Ends the pauses, because a message of the server has arrived.
-    fn end_pauses(&mut self) {
-        self.link_backoff.reset();
-        self.election_backoff.reset();
-    }
-
-    /// The channel to be dialled next, and its pause.
-    fn next_dial(&self) -> Option<(Channel, &Backoff)> {
-        let link = (self.dials > 0).then_some((Channel::Quorum, &self.link_backoff));
+    /// The channel to be dialled next, and when its pause ends.
+    fn next_dial(&self) -> Option<(Option<Instant>, Channel)> {
+        let link = (self.dials > 0).then_some(Channel::Quorum);
         let sends = self.newest.is_some() && self.sender.is_none();
-        let election = sends.then_some((Channel::Election, &self.election_backoff));
-        let until = |(_, backoff): &(Channel, &Backoff)| backoff.until();
-        link.into_iter().chain(election).min_by_key(until)
+        let channels = link.into_iter().chain(sends.then_some(Channel::Election));
+        channels
+            .map(|channel| (self.pauses.until(channel), channel))
+            .min_by_key(|(until, _)| *until)
     }
 }

@@ -42,8 +42,36 @@ fn close_sends_queued_messages_first_and_reports_down_once() {
     let message = Input::Peer(here, PeerEvent::Message(proposal(1, 1 << 20)));
     assert_eq!(net.take(ONE), [message, down(here)]);
     assert!(net.pipes.is_empty() && net.ends.values().all(|end| end.conns.is_empty()));
-    let [later, _] = net.linked();
-    assert!(later > here);
+    // The link was brief, so a pause follows.
+    net.order(ONE, PeerCommand::Dial(TWO));
+    assert_eq!(net.take(ONE), []);
+    net.pass(10);
+    let later = net.take(ONE);
+    assert!(matches!(later[..], [Input::Peer(link, PeerEvent::Up { .. })] if link > here));
+}
+
+/// Regression: a server without a place at its leader dialled it as fast as the network allowed.
+#[test]
+fn pause_before_a_refused_link_grows_although_the_server_sends_notifications() {
+    let mut net = Net::new(&options(None));
+    let mut waits = Vec::new();
+    for round in 0..8 {
+        let began = net.now;
+        net.order(ONE, PeerCommand::Dial(TWO));
+        net.notify(TWO, ONE, round);
+        while net.take(ONE).iter().all(|input| matches!(input, Input::Election(..))) {
+            net.pass(10);
+        }
+        waits.push(net.now.since(began).as_millis());
+        let [Input::Peer(there, PeerEvent::Up { .. })] = net.take(TWO)[..] else {
+            panic!("it was not dialled");
+        };
+        net.order(TWO, PeerCommand::Close(there, LinkCloseReason::Follows));
+        net.run();
+        net.take(ONE);
+        net.take(TWO);
+    }
+    assert_eq!(waits, [0, 10, 20, 40, 80, 160, 320, 640]);
 }
 
 #[test]
