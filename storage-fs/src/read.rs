@@ -32,7 +32,8 @@ pub struct ReaderLane<V: Vfs> {
     store_id: u64,
     /// The log position at which each link's next read begins.
     places: BTreeMap<LinkId, LogPlace>,
-    /// The snapshot being sent on each link.
+    /// The snapshot being sent on each link. A link that has gone leaves its snapshot open; see
+    /// [`ReaderLane::close_removed`].
     streams: BTreeMap<LinkId, Stream<V>>,
 }
 
@@ -89,6 +90,9 @@ impl<V: Vfs> ReaderLane<V> {
     /// them or is unreadable.
     fn read_log(&mut self, link: LinkId, after: Zxid, most: usize) -> Result<Vec<Entry>, String> {
         let known = self.places.remove(&link).filter(|known| known.place.last <= after);
+        if known.is_none() {
+            self.close_removed();
+        }
         let mut wanted = Wanted { after, most, found: Vec::new(), size: 0 };
         match wanted.read(&self.log_dir, self.store_id, known) {
             Ok(place) => {
@@ -117,7 +121,10 @@ impl<V: Vfs> ReaderLane<V> {
         let known = self.streams.remove(&link);
         let mut stream = match known.filter(|s| s.zxid == zxid && s.next.index <= index) {
             Some(stream) => stream,
-            None => self.open_snapshot(zxid)?,
+            None => {
+                self.close_removed();
+                self.open_snapshot(zxid)?
+            }
         };
         loop {
             let unusable =
@@ -141,6 +148,18 @@ impl<V: Vfs> ReaderLane<V> {
                 }
                 return Ok((bytes, last));
             }
+        }
+    }
+
+    /// Closes the snapshots that have been removed, because the disk keeps the space of an open
+    /// file. Only links that have gone were sent them: a snapshot that a learner still needs is
+    /// kept.
+    fn close_removed(&mut self) {
+        if !self.streams.is_empty()
+            && let Ok(names) = self.snapshot_dir.list()
+        {
+            let kept = names::snapshots(&names);
+            self.streams.retain(|_, stream| kept.contains(&stream.zxid));
         }
     }
 

@@ -210,6 +210,26 @@ fn snapshot_read_continues_after_purge() {
     assert!(why.contains("ends before chunk 2"), "{why}");
 }
 
+/// Regression: the space of up to 64 removed snapshots stayed occupied, for links that had gone.
+#[test]
+fn removed_snapshot_is_closed_when_another_link_reads() {
+    for reads_log in [false, true] {
+        let sample = sample();
+        let mut store = reopen(&sample.dir).expect("it is sound");
+        chunk(&mut store, LINK, zxid(3), 0).expect("it is there");
+        chunk(&mut store, LinkId(2), zxid(9), 0).expect("it is there");
+        let purge = DiskCommand::Purge { oldest: zxid(9) };
+        store.snapshots.run(&purge).expect("nothing is in the way");
+        if reads_log {
+            read(&mut store, LinkId(3), zxid(20), 0).expect("it is there");
+        } else {
+            chunk(&mut store, LinkId(3), zxid(9), 0).expect("it is there");
+        }
+        chunk(&mut store, LINK, zxid(3), 1).expect_err("it is closed");
+        chunk(&mut store, LinkId(2), zxid(9), 1).expect("it is open");
+    }
+}
+
 #[test]
 fn links_beyond_cache_size_are_served() {
     let sample = sample();
