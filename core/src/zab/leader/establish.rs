@@ -42,8 +42,11 @@ impl Leader {
         let learner = Learner::new(link, server, votes, history, accepted, cx.now.mono);
         self.learners.insert(link, learner);
         if self.epoch().is_some_and(|epoch| accepted > epoch) {
-            // The learner, even if it is an observer, could never follow this leader (ZAB-04).
+            // The learner, even if it is an observer, could never follow this leader (ZAB-04). This
+            // server makes the same promise: whoever leads next hears of it from both, and begins
+            // an epoch above it. Otherwise each election could begin just the next epoch.
             cx.mark(Mark::LeaderOutrun);
+            replica.save_state(cx, |state| state.accepted_epoch = accepted);
             return LeaderEffect::StepDown(StepDownReason::Behind);
         }
         self.maybe_propose_epoch(replica, cx);
