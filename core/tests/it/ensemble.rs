@@ -41,6 +41,7 @@
 //! rot N                       makes the snapshots of N unreadable
 //! disk N full | disk N roomy  the disk has no room for snapshots | has room again
 //! lose A->B                   discards the messages that a dead server has sent
+//! refuse N | admit N          nobody reaches the quorum port of N, but its election port
 //! cut A-B | mend A-B          breaks all links at once, discards messages under way, and prevents
 //!                             new links until `choose_sync_mode`
 //! show pings                  prints PING and PONG, too
@@ -94,6 +95,8 @@ struct Play {
     /// Servers that are to stop, and may not exit yet.
     stopping: BTreeSet<ServerId>,
     cut: BTreeSet<(ServerId, ServerId)>,
+    /// The servers whose quorum ports nobody reaches.
+    refusing: BTreeSet<ServerId>,
     clients: Clients,
     show_pings: bool,
     trace: String,
@@ -166,6 +169,7 @@ impl Play {
             paused: BTreeSet::new(),
             stopping: BTreeSet::new(),
             cut: BTreeSet::new(),
+            refusing: BTreeSet::new(),
             clients: Clients::default(),
             show_pings: false,
             trace: String::new(),
@@ -349,7 +353,8 @@ impl Play {
     }
 
     fn dial(&mut self, from: ServerId, link: LinkId, to: ServerId) {
-        let reachable = self.runs(to) && !self.cut.contains(&(from, to));
+        let open = !self.cut.contains(&(from, to)) && !self.refusing.contains(&to);
+        let reachable = self.runs(to) && open;
         let unreachable = &mut self.members.get_mut(&from).unwrap().unreachable;
         if !reachable {
             unreachable.insert(to);

@@ -56,7 +56,7 @@ impl Play {
             }
             ["keep" | "put" | "wipe" | "disk" | "forge" | "rot", ..]
             | ["hold" | "release", "disk", _] => self.disk_command(words),
-            ["hold" | "release" | "deliver" | "lose" | "cut" | "mend", ..] => {
+            ["hold" | "release" | "deliver" | "lose" | "cut" | "mend" | "refuse" | "admit", ..] => {
                 self.network_command(words);
             }
             ["settle"] => self.settle(),
@@ -140,6 +140,8 @@ impl Play {
                     !sent || !ways.contains(&(event.from, event.to))
                 });
             }
+            ["refuse", server] => drop(self.refusing.insert(id(server))),
+            ["admit", server] => drop(self.refusing.remove(&id(server))),
             ["cut", pair] => self.break_links(pair),
             ["mend", pair] => {
                 let (a, b) = pair.split_once('-').unwrap();
