@@ -112,15 +112,7 @@ impl Lanes {
             let result = guard::catch(|| self.run(&batch));
             let done = disk.borrow().cursor().max(Instant(shared.now.0 + 1));
             let end = Instant(done.0 + self.pause(lane, shared));
-            // A disk is also faulty during one of its rare slow syncs.
-            let usual =
-                SLOW_SYNCS * shared.options.disk.sync_mean + shared.options.disk.op_mean * 1_000;
-            let slow = lane == Lane::Log && done.since(shared.now).as_nanos() > usual.into();
-            if slow || shared.now < disk.borrow().faults.slow_until {
-                // A batch that begins on a slow disk may end long after the disk is fast again
-                // (L8).
-                shared.observe(Observation::FaultInjected { servers: &[self.server], until: end });
-            }
+            self.note_slow(lane, (done, end), disk, shared);
             self.plan_looks(&batch, disk, shared);
             record(disk, self.server, shared);
             match lane {
@@ -148,6 +140,24 @@ impl Lanes {
             self.busy_until = self.busy_until.max(end);
         }
         ends
+    }
+
+    /// The worker is busy until `done`, and reports at `end`: for the oracles the disk is faulty
+    /// until then if it is slow, also in one of its rare slow syncs. A batch that begins on a slow
+    /// disk may end long after the disk is fast again (L8).
+    fn note_slow(
+        &self,
+        lane: Lane,
+        (done, end): (Instant, Instant),
+        disk: &RefCell<Disk>,
+        shared: &mut Shared,
+    ) {
+        let disk_options = &shared.options.disk;
+        let usual = SLOW_SYNCS * disk_options.sync_mean + disk_options.op_mean * 1_000;
+        let slow = lane == Lane::Log && done.since(shared.now).as_nanos() > usual.into();
+        if slow || shared.now < disk.borrow().faults.slow_until {
+            shared.observe(Observation::FaultInjected { servers: &[self.server], until: end });
+        }
     }
 
     /// How long a worker waits before it reports its result, ns. The snapshot worker does not wait
@@ -237,6 +247,7 @@ impl Lanes {
             return self.plan_idle_check(shared);
         }
         let (outcome, end) = self.record_end(shared.now, disk, shared);
+        self.note_slow(Lane::Log, (end, end), disk, shared);
         self.outcome[index] = Some(outcome);
         self.recorded = Recorded::UnderWay;
         self.busy_until = self.busy_until.max(end);
