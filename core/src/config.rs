@@ -36,6 +36,9 @@ pub struct Config {
     /// Whether the server serves read-only clients while an election takes long
     /// (`readonlymode.enabled`). Default: no.
     pub read_only_mode: bool,
+    /// Whether this server serves clients while it leads others (`leaderServes`, CONF-39). Default:
+    /// yes.
+    pub leader_serves: bool,
     /// Contents of `/zookeeper/config` (DATA-27). Default: the node is empty.
     pub membership: Option<Membership>,
     /// Reconfiguration, if it is enabled (`reconfigEnabled`, RECONF-01). Default: no.
@@ -250,6 +253,7 @@ impl Config {
             auth: AuthOptions::default(),
             sessions: SessionOptions::default(),
             read_only_mode: false,
+            leader_serves: true,
             membership: None,
             reconfig: None,
             map_salt: 0,

@@ -343,6 +343,8 @@ marks! {
     ElectionNamed,
     /// a looking server learns of a newer configuration that another server has logged
     ConfigSeen,
+    /// a leader that serves no clients closes a connection
+    LeaderServesNobody,
 }
 
 /// A set of [`Mark`]s.

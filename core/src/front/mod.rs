@@ -302,7 +302,8 @@ impl Front {
         self.remove(conn, replica);
     }
 
-    fn close_all(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+    /// Closes all connections: the clients are to find another server.
+    pub(crate) fn close_all(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
         for conn in self.conns() {
             self.close(conn, replica, cx);
         }

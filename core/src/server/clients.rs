@@ -21,7 +21,9 @@ impl Server {
         match event {
             ClientEvent::Opened(request, ids) => {
                 self.front.accept(conn, request, cx.schemes.opened(ids));
-                if self.serves_any() {
+                if self.turns_clients_away(cx) {
+                    self.turn_clients_away(cx);
+                } else if self.serves_any() {
                     let effect = self.front.connect(conn, &mut self.replica, cx);
                     self.apply_front_effect(effect, cx);
                 } else {
@@ -84,6 +86,16 @@ impl Server {
     /// Are clients served, be they only read-only ones?
     pub(super) fn serves_any(&self) -> bool {
         self.serves() || self.front.is_read_only()
+    }
+
+    /// Does this server lead others, and serve no clients meanwhile (CONF-39)?
+    fn turns_clients_away(&self, cx: &Cx<'_>) -> bool {
+        matches!(self.role, Role::Leading(_)) && !cx.config.leader_serves && !cx.voters.alone()
+    }
+
+    fn turn_clients_away(&mut self, cx: &mut Cx<'_>) {
+        cx.mark(Mark::LeaderServesNobody);
+        self.front.close_all(&mut self.replica, cx);
     }
 
     /// When this server begins to serve read-only clients, unless it finds a leader before (RO-01).
@@ -202,6 +214,9 @@ impl Server {
     /// when it is applied; one that is not in the log is lost, and is submitted again.
     pub(super) fn resume_clients(&mut self, cx: &mut Cx<'_>) {
         self.front.begin_service(&self.replica, cx);
+        if self.turns_clients_away(cx) {
+            return self.turn_clients_away(cx);
+        }
         let server = cx.config.id();
         let found = self.replica.unapplied_origins(server);
         if !found.is_empty() {

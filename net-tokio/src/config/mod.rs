@@ -207,6 +207,7 @@ pub fn parse(
         core.reconfig = Some(ReconfigOptions { initial, single_voter: !standalone });
     }
     core.read_only_mode = access::read_only_mode(&mut keys, ensemble.is_some(), core.sessions)?;
+    core.leader_serves = keys.switch("leaderServes", ["yes", "no"])?.unwrap_or(true);
     let voters = core.voters().ids().count();
     // An empty path would put the log into the current directory.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;

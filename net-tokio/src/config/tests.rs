@@ -479,6 +479,16 @@ fn whitelist_of_four_letter_commands() {
     check("4lw.commands.whitelist=srvr,*", show, "All");
 }
 
+/// CONF-39.
+#[test]
+fn leader_serves_unless_the_file_says_no() {
+    let show = |s: &Settings| s.core.leader_serves.to_string();
+    check("", show, "true");
+    check("leaderServes=yes", show, "true");
+    check("zookeeper.leaderServes=no", show, "false");
+    check("leaderServes=false", show, "zoo.cfg:3: leaderServes=false: use yes or no");
+}
+
 /// CONF-53, FLW-17: clients of a read-only server need `isro`.
 #[test]
 fn read_only_mode_settings() {

@@ -324,7 +324,8 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::HandOverToNobody
         | Mark::TakeOverReceived
         | Mark::ElectionNamed
-        | Mark::ConfigSeen => RARE,
+        | Mark::ConfigSeen
+        | Mark::LeaderServesNobody => RARE,
         Mark::ElectionAlone
         | Mark::HistoryReplayed
         | Mark::ConnHeld

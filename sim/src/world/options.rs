@@ -217,6 +217,8 @@ pub struct ServerOptions {
     pub tree: TreeOptions,
     /// Whether servers that find no leader serve read-only clients.
     pub read_only_mode: bool,
+    /// Whether a leader serves clients.
+    pub leader_serves: bool,
     /// Size of a log segment, bytes.
     pub segment_bytes: u64,
     /// Inputs that the driver takes in a turn.
@@ -517,6 +519,7 @@ impl Options {
         config.limits = self.server.limits.clone();
         config.auth = self.server.auth.clone();
         config.read_only_mode = self.server.read_only_mode;
+        config.leader_serves = self.server.leader_serves;
         config.membership = self.membership();
         config.map_salt = self.map_salt;
         let LocalRules { servers, upgrade } = &self.local;
@@ -624,6 +627,7 @@ impl ServerOptions {
             refused_command: 0,
             part_lines: PART_LINES,
             read_only_mode: false,
+            leader_serves: true,
             auth: AuthOptions::default(),
             tree: TreeOptions::default(),
             segment_bytes: 1 << 20,

@@ -170,6 +170,7 @@ impl Play {
                 "per_minute" => tree.container_max_per_minute = n,
                 "local" => member.config.sessions.local = n == 1,
                 "upgrade" => member.config.sessions.upgrade = n == 1,
+                "leader_serves" => member.config.leader_serves = n == 1,
                 "read_only" => member.config.read_only_mode = n == 1,
                 "hold_ms" => limits.hold = Duration::from_millis(n.into()),
                 other => panic!("no setting {other}"),

@@ -358,6 +358,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
         refused_command,
         part_lines,
         read_only_mode,
+        leader_serves,
         clients,
         throttle,
         auth,
@@ -404,6 +405,7 @@ fn each_of_server(server: &mut ServerOptions, visit: Visit<'_>) {
     visit("step_units", &mut limits.step_units);
     visit("turn_units", turn_units);
     visit("snapshot_size_factor", &mut limits.snapshot_size_factor);
+    visit("leader_serves", leader_serves);
 }
 
 fn each_of_client_bounds(bounds: &mut ClientBounds, visit: Visit<'_>) {

@@ -67,6 +67,7 @@ impl Options {
             workload.draw_contention(wide, seeds);
             rare::draw(seeds, servers, &mut server, &mut workload, &mut peers);
             rare::draw_read_only(seeds, (servers, &local), &mut server, &mut workload);
+            rare::draw_leader_serves(seeds, servers, &mut server);
         }
         if wide && faults.has(Fault::ClientSlow) {
             rare::draw_small_output(seeds, &mut server);

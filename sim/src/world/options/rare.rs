@@ -90,6 +90,11 @@ pub(super) fn draw_read_only(
     }
 }
 
+/// In some ensembles the leader serves nobody. Two servers would be one server for clients.
+pub(super) fn draw_leader_serves(seeds: Seeds, servers: u32, server: &mut ServerOptions) {
+    server.leader_serves = servers < 3 || !seeds.stream("config/leader-serves", 0).chance(1, 16);
+}
+
 /// How the token bucket is filled, and the weights of connections.
 fn draw_bucket(seeds: Seeds, throttle: &mut Throttle) {
     if throttle.tokens == 0 {

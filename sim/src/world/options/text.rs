@@ -161,6 +161,9 @@ impl Options {
             let one_in = workload.read_only_one_in;
             writeln!(f, "read-only mode, accepted by one client in {one_in}")?;
         }
+        if !self.server.leader_serves {
+            writeln!(f, "leaders   serve no clients")?;
+        }
         if self.observers > 0 {
             let ids: Vec<String> = self.observers().map(|id| format!("s{id}")).collect();
             writeln!(f, "ensemble  {} observes", ids.join(", "))?;

@@ -116,6 +116,7 @@ impl ServerOptions {
             refused_command: 0,
             part_lines: PART_LINES,
             read_only_mode: false,
+            leader_serves: true,
             clients: ClientBounds::USUAL,
             throttle: Throttle::OPEN,
             auth: workload::known(),
