@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ConnId, ServerId, SessionId, Zxid};
 use crate::peer::LinkCloseReason;
+use crate::progress::{ReconfigRefusal, list};
 
 /// An event for the operator's log. It has no other effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -78,10 +79,15 @@ pub enum Notice {
         /// The zxid that was compared.
         zxid: Zxid,
     },
-}
-
-fn list<'a>(ids: impl IntoIterator<Item = &'a ServerId>) -> String {
-    ids.into_iter().map(ServerId::to_string).collect::<Vec<_>>().join(", ")
+    /// This leader refuses a request to reconfigure the ensemble. The reply has only the code.
+    ReconfigRefused {
+        /// The session of the request.
+        session: SessionId,
+        /// The server that its client is connected to.
+        server: ServerId,
+        /// The reason.
+        why: ReconfigRefusal,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -134,6 +140,12 @@ impl fmt::Display for Notice {
                 "server {server} has another state at {zxid} than this server: whoever differs \
                  from a majority sets its \
                  data aside, and names the first node that differs once a leader has filled it"
+            ),
+            Notice::ReconfigRefused { session, server, why } => write!(
+                f,
+                "refused ({}) the reconfiguration that session {session} has requested at server \
+                 {server}: {why}",
+                why.code().wire()
             ),
         }
     }

@@ -57,6 +57,12 @@ pub(super) struct Learner {
     /// acknowledgement restarted the time, a learner that lags further and further would be kept,
     /// and the proposals that wait for it would have no bound.
     marked: Option<(Zxid, Instant)>,
+    /// What it has for certain: a voter has acknowledged it; another learner had been sent it
+    /// before a ping that it has answered.
+    has: Zxid,
+    /// The zxid that it had been sent before a ping that it has not answered, and the time of that
+    /// ping. Later pings leave the mark alone, so there is one at most.
+    pinged: Option<(Zxid, Instant)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,6 +113,8 @@ impl Learner {
             echo: Instant(0),
             sent_at: now,
             marked: None,
+            has: Zxid::ZERO,
+            pinged: None,
         }
     }
 
@@ -291,6 +299,10 @@ impl Learner {
     /// quorum has the history.
     fn send_voters(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
         self.sent_voters = keeps_voters(replica, cx);
+        if !self.is_synced() {
+            // Its answer shows that it has all that precedes this message.
+            self.pinged = Some((self.sent, cx.now.mono));
+        }
         cx.send_peer(self.link, replica.new_leader(epoch, cx));
     }
 
@@ -410,6 +422,26 @@ impl Learner {
     pub(super) fn on_pong(&mut self, sent: Instant, echo: Instant, now: Instant) {
         self.echo = sent;
         self.last_received = self.last_received.max(echo.min(now));
+        if let Some((zxid, _)) = self.pinged.take_if(|(_, at)| *at <= echo)
+            && !self.votes
+        {
+            self.has = self.has.max(zxid);
+        }
+    }
+
+    /// The learner is sent a ping.
+    pub(super) fn on_ping(&mut self, now: Instant) {
+        self.pinged.get_or_insert((self.sent, now));
+    }
+
+    /// The zxid up to which it has the log for certain.
+    pub(super) fn has(&self) -> Zxid {
+        self.has
+    }
+
+    /// Since when it lacks something, at the latest.
+    pub(super) fn lacks_since(&self) -> Instant {
+        self.marked.map_or(self.last_received, |(_, since)| since)
     }
 
     /// The learner's clock value to send with the next ping.
@@ -425,6 +457,7 @@ impl Learner {
             || (self.stage == Stage::Synced && self.sent_voters && !self.keeps_voters);
         if self.stage == Stage::Live {
             self.stage = Stage::Synced;
+            self.has = self.pinged.take().map_or(self.has, |(zxid, _)| zxid);
             self.marked = self.marked.map(|_| (self.sent, now));
         }
         self.keeps_voters |= asked && self.sent_voters;
@@ -436,6 +469,7 @@ impl Learner {
     pub(super) fn on_ack(&mut self, zxid: Zxid) {
         assert!(self.is_synced(), "an acknowledgement counts in {:?}", self.stage);
         assert!(zxid <= self.sent, "ACK {zxid} counts, and {} was sent", self.sent);
+        self.has = self.has.max(zxid);
         if self.marked.is_some_and(|(mark, _)| mark <= zxid) {
             self.marked = (zxid < self.sent).then_some((self.sent, self.sent_at));
         }

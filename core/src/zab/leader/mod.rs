@@ -10,6 +10,7 @@ mod digests;
 mod establish;
 mod hand_over;
 mod learner;
+mod progress;
 mod serve;
 pub(super) mod sync_requests;
 

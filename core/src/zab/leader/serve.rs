@@ -3,13 +3,13 @@
 //! Owns the way of a write, a session and a sync through the leader, and the answers to pings. Must
 //! not know how an epoch begins: `establish` does.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use super::learner::{Learner, Stage};
+use super::learner::Stage;
 use super::sync_requests::SyncWaiter;
 use super::{Leader, LeaderEffect};
 use crate::cx::Cx;
-use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, Zxid};
+use crate::ids::{ConnId, Instant, LinkId, SessionId, Zxid};
 use crate::io::Mark;
 use crate::peer::{FromLeader, PeerMisbehaved, SessionKind, StepDownReason};
 use crate::replica::Replica;
@@ -42,20 +42,16 @@ impl Leader {
             }
         }
         let reconfigures = matches!(write.request, Request::Reconfigure(_));
-        let synced = if reconfigures { self.synced_voters(cx) } else { BTreeSet::new() };
+        let servers = if reconfigures {
+            self.progress(cx.config.id(), cx.members, replica, cx.now.mono)
+        } else {
+            Vec::new()
+        };
         let Some(proposer) = self.proposer() else { unreachable!("only who serves proposes") };
-        if let Some(entry) = proposer.propose(write, &synced, replica, cx) {
+        if let Some(entry) = proposer.propose(write, &servers, replica, cx) {
             self.send(&entry, cx);
         }
         LeaderEffect::None
-    }
-
-    /// The servers that have the history and acknowledge what follows, or will once they vote.
-    fn synced_voters(&self, cx: &Cx<'_>) -> BTreeSet<ServerId> {
-        let counts =
-            |learner: &&Learner| learner.is_synced() && !cx.members.is_observer(learner.server);
-        let learners = self.learners.values().filter(counts).map(|learner| learner.server);
-        learners.chain([cx.config.id()]).collect()
     }
 
     /// Service has begun: puts the configuration of the files into the log, unless there is one.
@@ -297,7 +293,8 @@ impl Leader {
             proposer.syncs.on_ping(round);
         }
         let sent = cx.now.mono;
-        for learner in self.learners.values().filter(|learner| learner.is_synced()) {
+        for learner in self.learners.values_mut().filter(|learner| learner.is_synced()) {
+            learner.on_ping(sent);
             cx.send_peer(learner.link, FromLeader::Ping { round, sent, echo: learner.echo() });
         }
     }

@@ -22,7 +22,9 @@ use crate::cost;
 use crate::cx::Cx;
 use crate::ids::{Epoch, Instant, ServerId, SessionId, Zxid};
 use crate::io::Mark;
+use crate::notice::Notice;
 use crate::peer::SessionKind;
+use crate::progress::ServerProgress;
 use crate::replica::Replica;
 use crate::rng::KeyedHash;
 use crate::session::{self, SessionTracker};
@@ -84,8 +86,8 @@ struct Decision<'a> {
     origin: Option<Origin>,
     ids: &'a [Arc<Id>],
     request: Request,
-    /// The servers that acknowledge and have the history, for a change of the ensemble.
-    synced: &'a BTreeSet<ServerId>,
+    /// How far all servers are, for a change of the ensemble.
+    servers: &'a [ServerProgress],
 }
 
 impl Proposer {
@@ -123,7 +125,7 @@ impl Proposer {
     pub(crate) fn propose(
         &mut self,
         write: Write,
-        synced: &BTreeSet<ServerId>,
+        servers: &[ServerProgress],
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> Option<Entry> {
@@ -138,7 +140,7 @@ impl Proposer {
             return None;
         }
         let decision =
-            Decision { session, local, origin: Some(origin), ids: &ids, request, synced };
+            Decision { session, local, origin: Some(origin), ids: &ids, request, servers };
         Some(self.decide(decision, replica, cx))
     }
 
@@ -181,19 +183,19 @@ impl Proposer {
         cx: &mut Cx<'_>,
     ) -> Entry {
         let request = Request::CloseSession;
-        let synced = &BTreeSet::new();
-        let decision = Decision { session, local: false, origin: None, ids: &[], request, synced };
+        let (local, origin, ids, servers) = (false, None, &[][..], &[][..]);
+        let decision = Decision { session, local, origin, ids, request, servers };
         self.decide(decision, replica, cx)
     }
 
     fn decide(&mut self, decision: Decision<'_>, replica: &mut Replica, cx: &mut Cx<'_>) -> Entry {
-        let Decision { session, local, origin, ids, request, synced } = decision;
+        let Decision { session, local, origin, ids, request, servers } = decision;
         let zxid = self.take_zxid(cx);
         let closes = matches!(request, Request::CloseSession);
         let (config, schemes, time) = (cx.config, cx.schemes, cx.now.wall);
         let tree = replica.tree();
         let membership = replica.membership();
-        let ensemble = membership.map(|membership| Ensemble { membership, synced });
+        let ensemble = membership.map(|membership| Ensemble { membership, servers });
         let context =
             PrepContext { tree, config, schemes, session, local, ids, zxid, time, ensemble };
         let op = self.prep.decide(&context, request);
@@ -202,6 +204,10 @@ impl Proposer {
         }
         if self.prep.take_too_large() {
             cx.mark(Mark::RecordTooLarge);
+        }
+        if let Some(why) = self.prep.take_reconfig_refusal() {
+            let server = origin.map_or(cx.config.id(), |origin| origin.server);
+            cx.out.notices.push(Notice::ReconfigRefused { session, server, why });
         }
         if matches!(op, TxnOp::Error { .. }) {
             cx.mark(Mark::WriteRefused);

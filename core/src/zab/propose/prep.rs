@@ -13,6 +13,7 @@ use crate::auth::{Access, Schemes, Who};
 use crate::config::Config;
 use crate::error::ErrorCode;
 use crate::ids::{SessionId, WallMs, Zxid};
+use crate::progress::ReconfigRefusal;
 use crate::rng::KeyedHash;
 use crate::tree::{self, CONFIG_NODE, Expiry, QuotaVerdict, Tree};
 use crate::txn::{Lifetime, TxnOp};
@@ -26,6 +27,8 @@ pub(crate) struct Prep {
     over_soft_quota: bool,
     /// Has a transaction been too large since the last [`Prep::take_too_large`]?
     too_large: bool,
+    /// Why a reconfiguration has been refused since the last [`Prep::take_reconfig_refusal`].
+    reconfig_refusal: Option<ReconfigRefusal>,
 }
 
 /// The input of a decision, besides the request and the pending changes.
@@ -68,7 +71,12 @@ impl<'a> PrepContext<'a> {
 
 impl Prep {
     pub(crate) fn new(hash: KeyedHash) -> Prep {
-        Prep { pending: Pending::new(hash), over_soft_quota: false, too_large: false }
+        Prep {
+            pending: Pending::new(hash),
+            over_soft_quota: false,
+            too_large: false,
+            reconfig_refusal: None,
+        }
     }
 
     /// Decides a write of a live session: returns the change of transaction `case.zxid`, or a
@@ -143,8 +151,10 @@ impl Prep {
                 in_list: false,
             } => Err(ErrorCode::BadArguments),
             Request::Undecodable { .. } | Request::NoPath { .. } => Err(ErrorCode::Marshalling),
-            Request::Reconfig => Err(ErrorCode::ReconfigDisabled),
-            Request::Reconfigure(request) => reconfig::decide(context, &request),
+            Request::Reconfig => Err(self.refuse_reconfig(ReconfigRefusal::Disabled)),
+            Request::Reconfigure(request) => {
+                reconfig::decide(context, &request).map_err(|why| self.refuse_reconfig(why))
+            }
             Request::Exists { .. }
             | Request::GetData { .. }
             | Request::GetChildren { .. }
@@ -163,6 +173,12 @@ impl Prep {
             | Request::Throttled { .. }
             | Request::Unknown { .. } => unreachable!("{request} is no write"),
         }
+    }
+
+    fn refuse_reconfig(&mut self, why: ReconfigRefusal) -> ErrorCode {
+        let code = why.code();
+        self.reconfig_refusal = Some(why);
+        code
     }
 
     /// Number of pending changes.
@@ -198,6 +214,11 @@ impl Prep {
     /// Has a write been refused since the last call because its transaction was too large?
     pub(crate) fn take_too_large(&mut self) -> bool {
         std::mem::take(&mut self.too_large)
+    }
+
+    /// Why a reconfiguration has been refused since the last call, if one has.
+    pub(crate) fn take_reconfig_refusal(&mut self) -> Option<ReconfigRefusal> {
+        self.reconfig_refusal.take()
     }
 
     /// DATA-05, beginning with the check of the path.

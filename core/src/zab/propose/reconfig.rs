@@ -2,13 +2,11 @@
 //!
 //! Owns the order of the checks (edge 207) and the next configuration. Must not know links.
 
-use std::collections::BTreeSet;
-
 use super::prep::PrepContext;
 use crate::auth::Access;
-use crate::error::ErrorCode;
-use crate::ids::ServerId;
-use crate::membership::EnsembleConfig;
+use crate::ids::{ServerId, Zxid};
+use crate::membership::{EnsembleConfig, Voters};
+use crate::progress::{ReconfigRefusal, ServerProgress, SyncState};
 use crate::replica::Membership;
 use crate::tree::CONFIG_NODE;
 use crate::txn::TxnOp;
@@ -19,32 +17,35 @@ use crate::wire::{Perms, ReconfigRequest};
 pub(crate) struct Ensemble<'a> {
     /// The configurations.
     pub(super) membership: &'a Membership,
-    /// The servers that have this leader's history, itself included. Observers do not acknowledge,
-    /// so they are not among them.
-    pub(super) synced: &'a BTreeSet<ServerId>,
+    /// How far the servers are, this leader included.
+    pub(super) servers: &'a [ServerProgress],
 }
 
 /// The next configuration, or why there is none.
 pub(super) fn decide(
     context: &PrepContext<'_>,
     request: &ReconfigRequest,
-) -> Result<TxnOp, ErrorCode> {
+) -> Result<TxnOp, ReconfigRefusal> {
     // RECONF-01.
     let (Some(ensemble), Some(options)) = (context.ensemble, &context.config.reconfig) else {
-        return Err(ErrorCode::ReconfigDisabled);
+        return Err(ReconfigRefusal::Disabled);
     };
     let membership = ensemble.membership;
     if context.config.members().alone() && !options.single_voter {
-        return Err(ErrorCode::Unimplemented);
+        return Err(ReconfigRefusal::Standalone);
     }
     // RECONF-03.
-    if membership.is_changing() || !membership.is_established() {
-        return Err(ErrorCode::ReconfigInProgress);
+    if !membership.is_established() {
+        return Err(ReconfigRefusal::NotEstablished);
+    }
+    if membership.is_changing() {
+        return Err(ReconfigRefusal::InProgress { version: membership.newest().version });
     }
     // RECONF-04.
     let active = membership.active();
     if request.version != -1 && request.version.cast_unsigned() != active.version.0 {
-        return Err(ErrorCode::BadVersion);
+        let expected = Zxid(request.version.cast_unsigned());
+        return Err(ReconfigRefusal::OtherVersion { expected, active: active.version });
     }
     // RECONF-05, RECONF-06.
     let next = match &request.new_members {
@@ -54,21 +55,47 @@ pub(super) fn decide(
             active.changed(&part(&request.joining), &part(&request.leaving))
         }
     };
-    let next = next.map_err(|_| ErrorCode::BadArguments)?.at(context.zxid);
+    let next = next.map_err(ReconfigRefusal::BadArguments)?.at(context.zxid);
     // RECONF-07.
     let voters = next.members().voters();
     if voters.alone() && !options.single_voter {
-        return Err(ErrorCode::BadArguments);
+        let last = voters.ids().next().expect("an ensemble has voters");
+        return Err(ReconfigRefusal::TooFewVoters(last));
     }
     // RECONF-08.
-    if !voters.is_quorum(|id| ensemble.synced.contains(&id)) {
-        return Err(ErrorCode::NewConfigNoQuorum);
-    }
+    ensemble.check_quorum(voters)?;
     // RECONF-02.
-    let node = context.tree.find(CONFIG_NODE).ok_or(ErrorCode::NoNode)?;
+    let node = context.tree.find(CONFIG_NODE).ok_or(ReconfigRefusal::NoConfigNode)?;
     let acl = context.tree.share_acl(node);
     if !context.who().may(&acl, &Access::new(Perms::WRITE, CONFIG_NODE)) {
-        return Err(ErrorCode::NoAuth);
+        return Err(ReconfigRefusal::NotPermitted);
     }
     Ok(TxnOp::Reconfig { config: next.to_string() })
+}
+
+impl Ensemble<'_> {
+    /// Has a quorum of the next voters the history, and does it acknowledge what follows, or will
+    /// once it votes?
+    fn check_quorum(&self, next: &Voters) -> Result<(), ReconfigRefusal> {
+        let of = |id: ServerId| self.servers.iter().find(|server| server.server == id);
+        let synced = |id| of(id).is_some_and(|server| server.state == SyncState::Synced);
+        let observes = |id| self.membership.members().is_observer(id);
+        let ready = |id| synced(id) && !observes(id);
+        if next.is_quorum(ready) {
+            return Ok(());
+        }
+        let absent = |server| ServerProgress {
+            server,
+            votes: false,
+            state: SyncState::Absent,
+            behind: None,
+            lag: Default::default(),
+        };
+        let missing = next.ids().filter(|id| !synced(*id));
+        Err(ReconfigRefusal::NoQuorum {
+            ready: next.ids().filter(|id| ready(*id)).collect(),
+            missing: missing.map(|id| of(id).cloned().unwrap_or(absent(id))).collect(),
+            observing: next.ids().filter(|id| synced(*id) && observes(*id)).collect(),
+        })
+    }
 }

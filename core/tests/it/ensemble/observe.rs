@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use zabkeeper_core::io::{ClientEvent, Outbox, PeerCommand};
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};
-use zabkeeper_core::{ConnId, Input, LinkId, Mode, Server, ServerId, Zxid};
+use zabkeeper_core::{ConnId, Input, LinkId, Mode, Notice, Server, ServerId, Zxid};
 
 use super::Play;
 use crate::play::identities;
@@ -67,6 +67,11 @@ impl Play {
         }
         for (conn, command) in &out.clients {
             self.say(format!("s{id} {conn}: {command}"));
+        }
+        for notice in &out.notices {
+            if let Notice::ReconfigRefused { .. } = notice {
+                self.say(format!("s{id} logs: {notice}"));
+            }
         }
         let mut lines: Vec<(String, Vec<String>)> = Vec::new();
         let mut add = |verb: String, to: ServerId| match lines.iter_mut().find(|(v, _)| *v == verb)

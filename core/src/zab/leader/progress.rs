@@ -1,0 +1,64 @@
+//! What a leader knows of how far each server is, for operators and for requests to reconfigure.
+//!
+//! Owns these views. Must not change anything.
+
+use std::time::Duration;
+
+use super::{Leader, Learner};
+use crate::ids::{Instant, ServerId, Zxid};
+use crate::membership::Members;
+use crate::progress::{ServerProgress, SyncState};
+use crate::replica::Replica;
+
+impl Leader {
+    /// The progress of all `members`, and of the learners that are none, ordered by id; `own` is
+    /// this server.
+    pub(crate) fn progress(
+        &self,
+        own: ServerId,
+        members: &Members,
+        replica: &Replica,
+        now: Instant,
+    ) -> Vec<ServerProgress> {
+        let strangers = self.learners.values().map(|learner| learner.server);
+        let strangers = strangers.filter(|id| !members.contains(*id));
+        let mut ids: Vec<ServerId> = members.ids().chain(strangers).collect();
+        ids.sort_unstable();
+        let votes = |id| members.voters().contains(id);
+        let of = |server| {
+            let learner = self.learners.values().find(|learner| learner.server == server);
+            let (state, behind, lag) = match learner {
+                Some(learner) => learner.progress(replica, now),
+                None if server == own => own_progress(replica),
+                None => (SyncState::Absent, None, Duration::ZERO),
+            };
+            ServerProgress { server, votes: votes(server), state, behind, lag }
+        };
+        ids.into_iter().map(of).collect()
+    }
+}
+
+/// The progress of the leader's own log. The leader does not time its disk.
+fn own_progress(replica: &Replica) -> (SyncState, Option<u64>, Duration) {
+    let lacks = missing(replica.log().durable(), replica);
+    (SyncState::Synced, Some(lacks), Duration::ZERO)
+}
+
+/// The number of transactions after `zxid`.
+pub(super) fn missing(zxid: Zxid, replica: &Replica) -> u64 {
+    replica.history().count(zxid, replica.log().appended())
+}
+
+impl Learner {
+    /// How far the learner is, what it lacks, and for how long.
+    fn progress(&self, replica: &Replica, now: Instant) -> (SyncState, Option<u64>, Duration) {
+        if self.is_synced() {
+            let lacks = missing(self.has(), replica);
+            let lag = if lacks > 0 { now.since(self.lacks_since()) } else { Duration::ZERO };
+            return (SyncState::Synced, Some(lacks), lag);
+        }
+        let lacks = self.needs().map(|zxid| missing(zxid, replica));
+        let syncs = self.is_syncing() || self.is_live();
+        (if syncs { SyncState::Syncing } else { SyncState::Joining }, lacks, Duration::ZERO)
+    }
+}
