@@ -114,7 +114,7 @@ pub use notice::Notice;
 pub use offline::{Compared, Replayed, compare, replay};
 pub use outline::{Difference, Outline, OutlineCompared};
 pub use peer::{LinkCloseReason, NotedConfigs, StepDownReason};
-pub use progress::{ReconfigRefusal, ServerProgress, SyncState};
+pub use progress::{PendingReconfig, ReconfigRefusal, ServerProgress, SyncState};
 pub use server::Server;
 pub use status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
 pub use timer::Timer;

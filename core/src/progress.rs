@@ -49,13 +49,43 @@ impl fmt::Display for ServerProgress {
             (SyncState::Joining, _) => write!(f, "server {server} has just connected"),
             (SyncState::Syncing, None) => write!(f, "server {server} is being synchronized"),
             (SyncState::Syncing, Some(count)) => {
-                write!(f, "server {server} is being synchronized and lacks {count} transactions")
+                let lacks = transactions(*count);
+                write!(f, "server {server} is being synchronized and lacks {lacks}")
             }
             (SyncState::Synced, Some(count)) if *count > 0 => {
-                write!(f, "server {server} lacks {count} transactions for {} ms", lag.as_millis())
+                let lacks = transactions(*count);
+                write!(f, "server {server} has lacked {lacks} for {} ms", lag.as_millis())
             }
             (SyncState::Synced, _) => write!(f, "server {server} is up to date"),
         }
+    }
+}
+
+/// A reconfiguration that is logged and not committed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PendingReconfig {
+    /// The version of the configuration that is to come into force.
+    pub version: Zxid,
+    /// The time since the leader has proposed it.
+    pub waited: Duration,
+    /// The voters in force that have not acknowledged it; empty once a quorum of them has.
+    pub missing_old: Vec<ServerProgress>,
+    /// The next voters that have not acknowledged it; empty once a quorum of them has.
+    pub missing_new: Vec<ServerProgress>,
+}
+
+impl fmt::Display for PendingReconfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PendingReconfig { version, waited, missing_old, missing_new } = self;
+        let seconds = waited.as_secs();
+        write!(f, "the reconfiguration of version {:x} waits for {seconds} s", version.0)?;
+        for (missing, which) in [(missing_old, "voters in force"), (missing_new, "next voters")] {
+            if !missing.is_empty() {
+                let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+                write!(f, "; no quorum of the {which} has it: {}", missing.join(", "))?;
+            }
+        }
+        write!(f, ". It continues when enough of these servers run and reach the leader")
     }
 }
 
@@ -171,6 +201,10 @@ impl fmt::Display for ReconfigRefusal {
     }
 }
 
+fn transactions(count: u64) -> String {
+    if count == 1 { "1 transaction".to_owned() } else { format!("{count} transactions") }
+}
+
 /// The ids, separated by commas; `none` if there are none.
 pub(crate) fn list<'a>(ids: impl IntoIterator<Item = &'a ServerId>) -> String {
     let ids: Vec<String> = ids.into_iter().map(ServerId::to_string).collect();
@@ -201,10 +235,29 @@ mod tests {
         assert_eq!(
             refusal.to_string(),
             "no quorum of the next voters is up to date, only 1, 2: server 4 is not connected; \
-             server 5 is being synchronized and lacks 300 transactions; server 6 lacks 2 \
-             transactions for 700 ms; server 7 observes, and counts only once it votes. Start \
+             server 5 is being synchronized and lacks 300 transactions; server 6 has lacked \
+             2 transactions for 700 ms; server 7 observes, and counts only once it votes. Start \
              what is missing and wait for it, or add fewer servers at once"
         );
         assert_eq!(refusal.code(), ErrorCode::NewConfigNoQuorum);
+    }
+
+    #[test]
+    fn wait_names_the_quorum_that_is_missing() {
+        let reconfig = PendingReconfig {
+            version: Zxid(0x2_0000_000a),
+            waited: Duration::from_millis(10_500),
+            missing_old: Vec::new(),
+            missing_new: vec![
+                server(4, SyncState::Absent, None),
+                server(5, SyncState::Synced, Some(1)),
+            ],
+        };
+        assert_eq!(
+            reconfig.to_string(),
+            "the reconfiguration of version 20000000a waits for 10 s; no quorum of the next voters \
+             has it: server 4 is not connected, server 5 has lacked 1 transaction for 700 ms. It \
+             continues when enough of these servers run and reach the leader"
+        );
     }
 }

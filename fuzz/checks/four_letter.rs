@@ -124,6 +124,8 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
         clients,
         uptime,
         leader_uptime: uptime,
+        progress: Vec::new(),
+        pending_reconfig: None,
         disk,
         descriptors,
         drop_probability,

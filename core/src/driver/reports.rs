@@ -14,12 +14,13 @@ use super::limits::ClientLimits;
 use super::note::ClientNote;
 use super::peers::{PeerCloseReason, PeerNote, Peers};
 use crate::config::Config;
-use crate::ids::{Instant, ServerId};
+use crate::ids::{Instant, ServerId, Zxid};
 use crate::io::Outbox;
 use crate::mark::Mark;
 use crate::membership::Member;
 use crate::notice::Notice;
 use crate::peer::greeting::{Channel, Refusal};
+use crate::progress::PendingReconfig;
 use crate::server::Server;
 use crate::status::{Mode, Status};
 
@@ -28,6 +29,13 @@ const FIRST_REPORT: Duration = Duration::from_secs(5);
 
 /// How often it reports so afterwards.
 const NEXT_REPORT: Duration = Duration::from_secs(15);
+
+/// How long a reconfiguration waits before its leader reports it. The time doubles with each
+/// report.
+const FIRST_RECONFIG_REPORT: Duration = Duration::from_secs(5);
+
+/// The longest time between two reports of that.
+const LAST_RECONFIG_REPORT: Duration = Duration::from_secs(300);
 
 /// A line for the operator's log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,6 +89,9 @@ pub struct Reports {
     reported_role: Option<(Mode, Option<ServerId>, bool)>,
     /// While no client is served: since when, and when that is reported next.
     waiting: Option<(Instant, Instant)>,
+    /// While a reconfiguration waits: its version, when that is reported next, and the pause after
+    /// that.
+    pending_reconfig: Option<(Zxid, Instant, Duration)>,
 }
 
 impl Reports {
@@ -92,6 +103,7 @@ impl Reports {
             lines: VecDeque::new(),
             reported_role: None,
             waiting: None,
+            pending_reconfig: None,
         }
     }
 
@@ -104,9 +116,10 @@ impl Reports {
         self.lines.pop_front()
     }
 
-    /// When the server has to report that it still waits.
+    /// When the server has to report that it, or a reconfiguration, still waits.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.waiting.map(|(_, at)| at)
+        let waiting = self.waiting.map(|(_, at)| at);
+        waiting.into_iter().chain(self.pending_reconfig.map(|(_, at, _)| at)).min()
     }
 
     fn push(&mut self, level: ReportLevel, kind: &'static str, text: String) {
@@ -272,6 +285,7 @@ impl Reports {
             self.reported_role = Some(role);
             self.push(ReportLevel::Info, "role", role_text(status));
         }
+        self.report_reconfig(server.pending_reconfig(now).as_ref(), now);
         if status.serving || stops || status.halted.is_some() {
             self.waiting = None;
             return;
@@ -286,6 +300,24 @@ impl Reports {
             let unreachable = self.unreachable(peers);
             let text = format!("nobody is served for {seconds} s: {waiting}{unreachable}");
             self.push(ReportLevel::Warn, "waiting", text);
+        }
+    }
+
+    /// Reports a reconfiguration that has waited for long, with the servers that it waits for.
+    fn report_reconfig(&mut self, pending: Option<&PendingReconfig>, now: Instant) {
+        let Some(pending) = pending else {
+            self.pending_reconfig = None;
+            return;
+        };
+        let first = FIRST_RECONFIG_REPORT;
+        let known = self.pending_reconfig.filter(|(version, _, _)| *version == pending.version);
+        let begun = || (pending.version, now.after(first.saturating_sub(pending.waited)), first);
+        let (version, at, pause) = known.unwrap_or_else(begun);
+        self.pending_reconfig = Some((version, at, pause));
+        if now >= at {
+            let next = (version, now.after(pause), (pause * 2).min(LAST_RECONFIG_REPORT));
+            self.pending_reconfig = Some(next);
+            self.push(ReportLevel::Warn, "reconfiguration waits", pending.to_string());
         }
     }
 
@@ -399,6 +431,32 @@ mod tests {
         let ensemble = driver.four_letter.options().ensemble.as_ref().expect("it is known");
         assert_eq!((ensemble.quorum_port, ensemble.election_port, ensemble.voters), (1, 2, 2));
         assert!(ensemble.membership.ends_with(":observer;0.0.0.0:4\nversion=7"));
+    }
+
+    #[test]
+    fn reconfiguration_that_waits_is_reported_at_growing_intervals() {
+        let (_, mut driver) = alone_of_three(true);
+        let mut report = |version: u64, seconds: u64, waited: u64| {
+            let (missing_old, missing_new) = (Vec::new(), Vec::new());
+            let (version, waited) = (Zxid(version), Duration::from_secs(waited));
+            let pending = PendingReconfig { version, waited, missing_old, missing_new };
+            let now = Instant(seconds * 1_000_000_000);
+            driver.reports.report_reconfig(Some(&pending), now);
+            let lines = std::iter::from_fn(|| driver.reports.next_line());
+            lines.map(|line| (line.kind, line.level)).collect::<Vec<_>>()
+        };
+        let reports = (100..=200).filter(|seconds| {
+            let lines = report(7, *seconds, seconds - 100);
+            let warning = [("reconfiguration waits", ReportLevel::Warn)];
+            assert!(lines.is_empty() || lines == warning, "{lines:?}");
+            !lines.is_empty()
+        });
+        assert_eq!(reports.collect::<Vec<_>>(), [105, 110, 120, 140, 180]);
+        // Each reconfiguration has its own time.
+        assert_eq!(report(8, 201, 1), []);
+        assert_eq!(report(8, 205, 5).len(), 1);
+        driver.reports.report_reconfig(None, Instant(206_000_000_000));
+        assert_eq!(driver.reports.next_deadline(), None);
     }
 
     #[test]

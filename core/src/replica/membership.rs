@@ -95,6 +95,11 @@ impl Membership {
         self.next.is_some()
     }
 
+    /// The zxid of the configuration that is logged and not in force.
+    pub(crate) fn next_zxid(&self) -> Option<Zxid> {
+        self.next.as_ref().map(|(zxid, _)| *zxid)
+    }
+
     /// Has a leader established the configuration in force? Otherwise it is that of a file, and the
     /// rules for configurations in files apply.
     pub(crate) fn is_established(&self) -> bool {

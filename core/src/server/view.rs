@@ -7,15 +7,16 @@ use std::sync::Arc;
 use super::Server;
 use super::role::Role;
 use crate::digest::NodeView;
-use crate::ids::{ConnId, ServerId, SessionId, Zxid};
+use crate::ids::{ConnId, Instant, ServerId, SessionId, Zxid};
 use crate::membership::{EnsembleConfig, Member, Members};
 use crate::outline::{Outline, OutlineCompared};
 use crate::peer::NotedConfigs;
+use crate::progress::{PendingReconfig, ServerProgress};
 use crate::replica::Membership;
 use crate::status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
 use crate::watch::WatchListing;
 use crate::wire::WatcherType;
-use crate::zab::Proposer;
+use crate::zab::{Leader, Proposer};
 
 impl Server {
     /// The id of the ensemble, for the handshakes of links; 0 while it is unknown.
@@ -133,6 +134,27 @@ impl Server {
             data_bytes: counts.bytes,
             watches: self.replica.watches.count(),
             halted: self.halted.clone(),
+        }
+    }
+
+    /// How far each member and learner is, by id, as this server knows while it leads and serves;
+    /// otherwise nothing.
+    pub fn progress(&self, now: Instant) -> Vec<ServerProgress> {
+        let own = self.config.id();
+        self.serving_leader()
+            .map_or_else(Vec::new, |leader| leader.progress(own, &self.members, &self.replica, now))
+    }
+
+    /// The reconfiguration that this server has proposed and that is not committed.
+    pub fn pending_reconfig(&self, now: Instant) -> Option<PendingReconfig> {
+        let own = self.config.id();
+        self.serving_leader()?.pending_reconfig(own, &self.members, &self.replica, now)
+    }
+
+    fn serving_leader(&self) -> Option<&Leader> {
+        match &self.role {
+            Role::Leading(leader) => leader.serving().map(|_| leader),
+            Role::Looking(_) | Role::Following(_) => None,
         }
     }
 

@@ -45,6 +45,8 @@
 //! cut A-B | mend A-B          breaks all links at once, discards messages under way, and prevents
 //!                             new links until `choose_sync_mode`
 //! show pings                  prints PING and PONG, too
+//! progress                    prints what the leader knows of the other servers, and what a
+//!                             reconfiguration waits for
 //! status | digest             prints what the servers report of themselves
 //! sN cM ..                    a client of server N; see `scenarios`
 //! ```

@@ -280,7 +280,12 @@ impl FourLetter {
                 return Step::Query(HostQuery::DiskUse);
             }
             (FourLetterCommand::Mntr, Some(HostFacts::Descriptors(descriptors))) => {
-                mntr(&Figures { descriptors: *descriptors, ..figures(clients) })
+                mntr(&Figures {
+                    descriptors: *descriptors,
+                    progress: server.progress(now.mono),
+                    pending_reconfig: server.pending_reconfig(now.mono),
+                    ..figures(clients)
+                })
             }
             (FourLetterCommand::Mntr, _) => return Step::Query(HostQuery::Descriptors),
             (FourLetterCommand::Cons, _) => cons(&figures(clients)),
@@ -335,6 +340,8 @@ impl FourLetter {
             clients: clients.lines(),
             uptime: now.since(self.started),
             leader_uptime: self.leading_since.map_or(Duration::ZERO, |since| now.since(since)),
+            progress: Vec::new(),
+            pending_reconfig: None,
             disk: DiskUse::default(),
             descriptors: None,
             drop_probability: clients.drop_probability(),

@@ -12,6 +12,7 @@ use super::conns;
 use super::options::{Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions};
 use crate::config::Config;
 use crate::ids::{ServerId, Zxid};
+use crate::progress::{PendingReconfig, ServerProgress};
 use crate::status::{Mode, Status};
 use crate::wire::FourLetterCommand;
 
@@ -36,6 +37,10 @@ pub struct Figures<'a> {
     pub uptime: Duration,
     /// Time since this server serves as a leader; zero if it does not.
     pub leader_uptime: Duration,
+    /// How far each server is; empty unless this server leads.
+    pub progress: Vec<ServerProgress>,
+    /// The reconfiguration that this server has proposed and that is not committed.
+    pub pending_reconfig: Option<PendingReconfig>,
     /// Sizes of the directories, for the commands that print them.
     pub disk: DiskUse,
     /// File descriptors of the process, for the commands that print them and if the system shows
@@ -294,6 +299,40 @@ pub fn mntr(figures: &Figures<'_>) -> String {
     line("proposal_count", &metrics.proposals.count());
     line("large_requests_rejected", &metrics.large_rejected);
     line("connection_request_count", &metrics.handshakes);
+    if leads {
+        text += &progress(figures);
+    }
+    text
+}
+
+/// The lines of `mntr` that ZooKeeper does not have: how far the other servers are, and what a
+/// reconfiguration waits for. What the leader does not know is -1.
+fn progress(figures: &Figures<'_>) -> String {
+    let mut text = String::new();
+    let mut line = |name: &dyn Display, value: &dyn Display| {
+        let _infallible = writeln!(text, "zk_{name}\t{value}");
+    };
+    let others = figures.progress.iter().filter(|server| server.server != figures.status.id);
+    for ServerProgress { server, behind, lag, .. } in others {
+        let count = behind.map_or(-1, |count| i64::try_from(count).unwrap_or(i64::MAX));
+        line(&format_args!("learner_lag_txns_{server}"), &count);
+        let lag = if behind.is_some() { lag.as_millis().to_string() } else { "-1".to_owned() };
+        line(&format_args!("learner_lag_ms_{server}"), &lag);
+    }
+    if figures.config.reconfig.is_none() {
+        return text;
+    }
+    let pending = figures.pending_reconfig.as_ref();
+    line(&"reconfig_in_progress", &u8::from(pending.is_some()));
+    if let Some(PendingReconfig { version, waited, missing_old, missing_new }) = pending {
+        line(&"reconfig_version", &format_args!("{:x}", version.0));
+        line(&"reconfig_wait_ms", &waited.as_millis());
+        for (name, missing) in [("old", missing_old), ("new", missing_new)] {
+            let ids: Vec<String> = missing.iter().map(|of| of.server.to_string()).collect();
+            let ids = if ids.is_empty() { "none".to_owned() } else { ids.join(",") };
+            line(&format_args!("reconfig_missing_{name}_voters"), &ids);
+        }
+    }
     text
 }
 

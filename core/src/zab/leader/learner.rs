@@ -57,9 +57,10 @@ pub(super) struct Learner {
     /// acknowledgement restarted the time, a learner that lags further and further would be kept,
     /// and the proposals that wait for it would have no bound.
     marked: Option<(Zxid, Instant)>,
-    /// What it has for certain: a voter has acknowledged it; another learner had been sent it
-    /// before a ping that it has answered.
-    has: Zxid,
+    /// The zxid that it has acknowledged.
+    acked: Zxid,
+    /// The zxid that it had been sent before a ping that it has answered.
+    received: Zxid,
     /// The zxid that it had been sent before a ping that it has not answered, and the time of that
     /// ping. Later pings leave the mark alone, so there is one at most.
     pinged: Option<(Zxid, Instant)>,
@@ -113,7 +114,8 @@ impl Learner {
             echo: Instant(0),
             sent_at: now,
             marked: None,
-            has: Zxid::ZERO,
+            acked: Zxid::ZERO,
+            received: Zxid::ZERO,
             pinged: None,
         }
     }
@@ -422,10 +424,8 @@ impl Learner {
     pub(super) fn on_pong(&mut self, sent: Instant, echo: Instant, now: Instant) {
         self.echo = sent;
         self.last_received = self.last_received.max(echo.min(now));
-        if let Some((zxid, _)) = self.pinged.take_if(|(_, at)| *at <= echo)
-            && !self.votes
-        {
-            self.has = self.has.max(zxid);
+        if let Some((zxid, _)) = self.pinged.take_if(|(_, at)| *at <= echo) {
+            self.received = self.received.max(zxid);
         }
     }
 
@@ -434,9 +434,9 @@ impl Learner {
         self.pinged.get_or_insert((self.sent, now));
     }
 
-    /// The zxid up to which it has the log for certain.
+    /// The zxid up to which it certainly has the log: durably, if it is a voter.
     pub(super) fn has(&self) -> Zxid {
-        self.has
+        if self.votes { self.acked } else { self.acked.max(self.received) }
     }
 
     /// Since when it lacks something, at the latest.
@@ -457,7 +457,7 @@ impl Learner {
             || (self.stage == Stage::Synced && self.sent_voters && !self.keeps_voters);
         if self.stage == Stage::Live {
             self.stage = Stage::Synced;
-            self.has = self.pinged.take().map_or(self.has, |(zxid, _)| zxid);
+            self.acked = self.pinged.take().map_or(self.acked, |(zxid, _)| zxid);
             self.marked = self.marked.map(|_| (self.sent, now));
         }
         self.keeps_voters |= asked && self.sent_voters;
@@ -469,7 +469,7 @@ impl Learner {
     pub(super) fn on_ack(&mut self, zxid: Zxid) {
         assert!(self.is_synced(), "an acknowledgement counts in {:?}", self.stage);
         assert!(zxid <= self.sent, "ACK {zxid} counts, and {} was sent", self.sent);
-        self.has = self.has.max(zxid);
+        self.acked = self.acked.max(zxid);
         if self.marked.is_some_and(|(mark, _)| mark <= zxid) {
             self.marked = (zxid < self.sent).then_some((self.sent, self.sent_at));
         }

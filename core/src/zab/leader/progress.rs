@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{Leader, Learner};
 use crate::ids::{Instant, ServerId, Zxid};
-use crate::membership::Members;
-use crate::progress::{ServerProgress, SyncState};
+use crate::membership::{Members, Voters};
+use crate::progress::{PendingReconfig, ServerProgress, SyncState};
 use crate::replica::Replica;
 
 impl Leader {
@@ -35,6 +35,34 @@ impl Leader {
             ServerProgress { server, votes: votes(server), state, behind, lag }
         };
         ids.into_iter().map(of).collect()
+    }
+
+    /// The reconfiguration that this leader has proposed and that is not committed, if there is
+    /// one.
+    pub(crate) fn pending_reconfig(
+        &self,
+        own: ServerId,
+        members: &Members,
+        replica: &Replica,
+        now: Instant,
+    ) -> Option<PendingReconfig> {
+        let (proposer, membership) = (self.serving()?, replica.membership()?);
+        let zxid = membership.next_zxid()?;
+        let since = proposer.reconfigured_at()?;
+        let servers = self.progress(own, members, replica, now);
+        let acked = |id| proposer.acked_by(id) >= zxid;
+        let missing = |voters: &Voters| {
+            let lacks =
+                |server: &&ServerProgress| voters.contains(server.server) && !acked(server.server);
+            let all = servers.iter().filter(lacks).cloned().collect();
+            if voters.is_quorum(acked) { Vec::new() } else { all }
+        };
+        Some(PendingReconfig {
+            version: membership.newest().version,
+            waited: now.since(since),
+            missing_old: missing(membership.active().members().voters()),
+            missing_new: missing(membership.newest().members().voters()),
+        })
     }
 }
 

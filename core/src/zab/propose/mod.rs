@@ -46,6 +46,8 @@ pub(crate) struct Proposer {
     /// The last zxid that each voter has acknowledged.
     acked: BTreeMap<ServerId, Zxid>,
     pub(crate) syncs: Syncs,
+    /// When the last configuration was proposed.
+    reconfigured_at: Option<Instant>,
 }
 
 /// The result of resuming a session on some server.
@@ -106,6 +108,7 @@ impl Proposer {
             last_proposed: Zxid::start_of(epoch),
             acked: BTreeMap::new(),
             syncs: Syncs::default(),
+            reconfigured_at: None,
         }
     }
 
@@ -211,6 +214,9 @@ impl Proposer {
         }
         if matches!(op, TxnOp::Error { .. }) {
             cx.mark(Mark::WriteRefused);
+        }
+        if matches!(op, TxnOp::Reconfig { .. }) {
+            self.reconfigured_at = Some(cx.now.mono);
         }
         cx.spend(cost::of_decision(&op));
         if closes {
@@ -352,9 +358,15 @@ impl Proposer {
     ) -> Option<Entry> {
         let membership = replica.membership().filter(|membership| !membership.is_established())?;
         let zxid = self.take_zxid(cx);
+        self.reconfigured_at = Some(cx.now.mono);
         let config = membership.active().clone().at(Zxid::start_of(zxid.epoch())).to_string();
         let (session, time, op) = (SessionId(0), cx.now.wall, TxnOp::Reconfig { config });
         Some(replica.append(Txn { zxid, session, time, origin: None, op }, cx))
+    }
+
+    /// When this leader has proposed the last configuration, if it has proposed one.
+    pub(crate) fn reconfigured_at(&self) -> Option<Instant> {
+        self.reconfigured_at
     }
 
     /// The zxid up to which a server has acknowledged the history; zero if it has nothing.

@@ -69,6 +69,7 @@ impl Play {
             }
             ["show", "pings"] => self.show_pings = true,
             ["status"] => self.status(),
+            ["progress"] => self.progress(),
             ["digest"] => self.digest(),
             [server, conn, rest @ ..] => {
                 let conn = ConnId(conn.strip_prefix('c').unwrap().parse().unwrap());

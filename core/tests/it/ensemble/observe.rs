@@ -122,6 +122,23 @@ impl Play {
         }
     }
 
+    /// What a leader that serves knows of the other servers, and of a reconfiguration.
+    pub(super) fn progress(&mut self) {
+        let now = self.now.mono;
+        for id in self.named(&[]) {
+            let Some(server) = self.server(id) else { continue };
+            let others = server.progress(now).into_iter().filter(|other| other.server != id);
+            let others: Vec<String> = others.map(|other| other.to_string()).collect();
+            let pending = server.pending_reconfig(now).map(|pending| pending.to_string());
+            if !others.is_empty() {
+                self.say(format!("s{id} reports: {}", others.join("; ")));
+            }
+            if let Some(pending) = pending {
+                self.say(format!("s{id} reports: {pending}"));
+            }
+        }
+    }
+
     pub(super) fn status(&mut self) {
         for id in self.named(&[]) {
             let Some(s) = self.server(id).map(Server::status) else {

@@ -6,12 +6,14 @@ use core::net::SocketAddr;
 use super::super::conns::{Dump, Pairs, dump_connections, dump_sessions, watch_summary};
 use super::super::options::EnsembleInfo;
 use super::*;
+use crate::config::ReconfigOptions;
 use crate::driver::metrics::{ConnStats, Load, Metrics, Served};
 use crate::driver::{ClientLimits, ClientLine};
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, Epoch, Instant, SessionId, WallMs};
 use crate::io::Now;
-use crate::membership::Voters;
+use crate::membership::{EnsembleConfig, Voters};
+use crate::progress::SyncState;
 use crate::status::{SessionInfo, WatchSummary};
 use crate::wire::Reply;
 
@@ -79,12 +81,32 @@ fn check_in(
         clients: clients(),
         uptime: Duration::from_millis(22_792),
         leader_uptime: Duration::from_millis(1_179),
+        progress: progress(),
+        pending_reconfig: Some(PendingReconfig {
+            version: Zxid(0x2_0000_000a),
+            waited: Duration::from_millis(6_500),
+            missing_old: Vec::new(),
+            missing_new: progress().split_off(1),
+        }),
         disk: DiskUse { snapshots: 478, log: 67_108_880 },
         descriptors: Some(Descriptors { open: 43, limit: 20_000 }),
         drop_probability: 20_000,
     };
     // The version changes with each release.
     text(&figures).replace(&options.version_text(), "3.9.4-zabkeeper-VERSION, built on DATE")
+}
+
+/// The first server, one that lags, and one that is not connected.
+fn progress() -> Vec<ServerProgress> {
+    let server = |id, state, behind, ms| {
+        let lag = Duration::from_millis(ms);
+        ServerProgress { server: ServerId(id), votes: true, state, behind, lag }
+    };
+    vec![
+        server(1, SyncState::Synced, Some(0), 0),
+        server(2, SyncState::Synced, Some(12), 340),
+        server(3, SyncState::Absent, None, 0),
+    ]
 }
 
 /// A busy client with a session, an idle one with reset statistics, and the connection of the
@@ -238,7 +260,7 @@ fn version_has_the_form_of_zookeeper() {
 
 /// FLW-16.
 /// The lines of ZooKeeper 3.9.4 in each role, and their order: recorded from a standalone server
-/// and from an ensemble of three.
+/// and from an ensemble of three. Behind them a leader has lines of its own.
 #[test]
 fn mntr_has_the_lines_of_zookeeper_in_its_order() {
     let recorded = include_str!("../../../../tests/golden/mntr-3.9.4.txt");
@@ -252,8 +274,15 @@ fn mntr_has_the_lines_of_zookeeper_in_its_order() {
             }
         };
         let mut theirs = recorded.lines().filter(|line| line.split(' ').any(|word| word == state));
-        for line in text.lines() {
-            let name = line.split('\t').next().expect("has a name");
+        let names = text.lines().map(|line| line.split('\t').next().expect("has a name"));
+        let is_own = |name: &str| {
+            ["zk_learner_lag_", "zk_reconfig_"].iter().any(|own| name.starts_with(own))
+        };
+        let (own, theirs_too): (Vec<&str>, Vec<&str>) =
+            names.clone().partition(|name| is_own(name));
+        assert!(names.eq(theirs_too.iter().chain(&own).copied()), "{state}: {text}");
+        assert_eq!(own.is_empty(), mode != Mode::Leader, "{state}: {own:?}");
+        for name in theirs_too {
             let found = theirs.any(|line| line.split(' ').next() == Some(name));
             assert!(found, "{state}: {name} is no line of ZooKeeper's, or not at its place");
         }
@@ -398,6 +427,24 @@ fn watches_are_listed_by_connection_and_by_path() {
 #[test]
 fn mntr_prints_the_metrics() {
     insta::assert_snapshot!(check(mntr));
+}
+
+/// FLW-16.
+#[test]
+fn leader_prints_how_far_the_others_are_and_what_a_reconfiguration_waits_for() {
+    let text = check_in_ensemble(mntr, Mode::Leader);
+    let lags = "zk_learner_lag_txns_2\t12\nzk_learner_lag_ms_2\t340\n\
+                zk_learner_lag_txns_3\t-1\nzk_learner_lag_ms_3\t-1\n";
+    assert!(text.ends_with(lags), "without reconfigEnabled nothing follows: {text}");
+    let (mut config, options) = ensemble();
+    let lines = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2";
+    let initial = EnsembleConfig::parse(lines).expect("valid");
+    config.reconfig = Some(ReconfigOptions { initial, single_voter: false });
+    let text = check_in((config, options), mntr, &status(Mode::Leader));
+    let waits = "zk_reconfig_in_progress\t1\nzk_reconfig_version\t20000000a\n\
+                 zk_reconfig_wait_ms\t6500\nzk_reconfig_missing_old_voters\tnone\n\
+                 zk_reconfig_missing_new_voters\t2,3\n";
+    assert!(text.ends_with(&format!("{lags}{waits}")), "{text}");
 }
 
 /// WIRE-13.
