@@ -56,7 +56,10 @@ impl fmt::Display for ServerProgress {
                 let lacks = transactions(*count);
                 write!(f, "server {server} has lacked {lacks} for {} ms", lag.as_millis())
             }
-            (SyncState::Synced, _) => write!(f, "server {server} is up to date"),
+            (SyncState::Synced, None) => {
+                write!(f, "server {server} has lacked transactions for {} ms", lag.as_millis())
+            }
+            (SyncState::Synced, Some(_)) => write!(f, "server {server} is up to date"),
         }
     }
 }

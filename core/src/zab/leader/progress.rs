@@ -69,12 +69,20 @@ impl Leader {
 /// The progress of the leader's own log. The leader does not time its disk.
 fn own_progress(replica: &Replica) -> (SyncState, Option<u64>, Duration) {
     let lacks = missing(replica.log().durable(), replica);
-    (SyncState::Synced, Some(lacks), Duration::ZERO)
+    (SyncState::Synced, lacks, Duration::ZERO)
 }
 
-/// The number of transactions after `zxid`.
-pub(super) fn missing(zxid: Zxid, replica: &Replica) -> u64 {
-    replica.history().count(zxid, replica.log().appended())
+/// The number of transactions after `zxid`; `None` if a snapshot has replaced some of them, and
+/// they may be of several epochs.
+fn missing(zxid: Zxid, replica: &Replica) -> Option<u64> {
+    let (history, end) = (replica.history(), replica.log().appended());
+    if zxid >= history.start() {
+        Some(history.count(zxid, end))
+    } else if zxid.epoch() == end.epoch() {
+        Some(end.0 - zxid.0)
+    } else {
+        None
+    }
 }
 
 impl Learner {
@@ -82,10 +90,11 @@ impl Learner {
     fn progress(&self, replica: &Replica, now: Instant) -> (SyncState, Option<u64>, Duration) {
         if self.is_synced() {
             let lacks = missing(self.has(), replica);
-            let lag = if lacks > 0 { now.since(self.lacks_since()) } else { Duration::ZERO };
-            return (SyncState::Synced, Some(lacks), lag);
+            let has_all = lacks == Some(0);
+            let lag = if has_all { Duration::ZERO } else { now.since(self.lacks_since()) };
+            return (SyncState::Synced, lacks, lag);
         }
-        let lacks = self.needs().map(|zxid| missing(zxid, replica));
+        let lacks = self.needs().and_then(|zxid| missing(zxid, replica));
         let syncs = self.is_syncing() || self.is_live();
         (if syncs { SyncState::Syncing } else { SyncState::Joining }, lacks, Duration::ZERO)
     }
