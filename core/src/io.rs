@@ -96,6 +96,9 @@ pub enum PeerEvent {
     Drained,
     /// The link is closed. Also the answer to [`PeerCommand::Close`].
     Down,
+    /// The highest version of the protocol that the other end speaks, if it is lower than this
+    /// server's. Follows `Up` at once.
+    Version(u8),
 }
 
 /// An event of a client connection.
@@ -219,6 +222,9 @@ impl fmt::Display for Input {
             Input::Peer(link, PeerEvent::Message(message)) => write!(f, "{link} {message}"),
             Input::Peer(link, PeerEvent::Drained) => write!(f, "{link} drained"),
             Input::Peer(link, PeerEvent::Down) => write!(f, "{link} down"),
+            Input::Peer(link, PeerEvent::Version(version)) => {
+                write!(f, "{link} speaks version {version}")
+            }
             Input::Disk(DiskEvent::LogRead { link, found: Ok(entries) }) => {
                 let ends = (entries.first(), entries.last());
                 match ends {

@@ -79,6 +79,11 @@ pub enum Notice {
         /// The zxid that was compared.
         zxid: Zxid,
     },
+    /// Servers of an older release prevent this leader from putting its configuration into the log.
+    ConfigHeld {
+        /// These servers.
+        older: Vec<ServerId>,
+    },
     /// This leader refuses a request to reconfigure the ensemble. The reply has only the code.
     ReconfigRefused {
         /// The session of the request.
@@ -140,6 +145,13 @@ impl fmt::Display for Notice {
                 "server {server} has another state at {zxid} than this server: whoever differs \
                  from a majority sets its \
                  data aside, and names the first node that differs once a leader has filled it"
+            ),
+            Notice::ConfigHeld { older } => write!(
+                f,
+                "the ensemble cannot be reconfigured yet, because these servers run a release \
+                 before 0.3: {}. Upgrade them; the configuration becomes part of the log after \
+                 the last one, and they cannot join after that",
+                list(older)
             ),
             Notice::ReconfigRefused { session, server, why } => write!(
                 f,

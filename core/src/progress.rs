@@ -26,6 +26,8 @@ pub struct ServerProgress {
     pub behind: Option<u64>,
     /// How long the server has lacked some of them, at least.
     pub lag: Duration,
+    /// Does it run a release before 0.3, which cannot read a reconfiguration?
+    pub older: bool,
 }
 
 /// How far a server is.
@@ -43,7 +45,7 @@ pub enum SyncState {
 
 impl fmt::Display for ServerProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ServerProgress { server, votes: _, state, behind, lag } = self;
+        let ServerProgress { server, state, behind, lag, .. } = self;
         match (state, behind) {
             (SyncState::Absent, _) => write!(f, "server {server} is not connected"),
             (SyncState::Joining, _) => write!(f, "server {server} has just connected"),
@@ -99,6 +101,8 @@ pub enum ReconfigRefusal {
     Disabled,
     /// The leader is the only server (RECONF-01).
     Standalone,
+    /// These learners run a release that cannot read a reconfiguration.
+    OlderServers(Vec<ServerId>),
     /// Another reconfiguration is under way (RECONF-03).
     InProgress {
         /// The version of the configuration that is to come into force.
@@ -136,7 +140,10 @@ impl ReconfigRefusal {
     /// The error that the client gets.
     pub fn code(&self) -> ErrorCode {
         match self {
-            ReconfigRefusal::Disabled => ErrorCode::ReconfigDisabled,
+            // The answer of a leader that runs such a release.
+            ReconfigRefusal::Disabled | ReconfigRefusal::OlderServers(_) => {
+                ErrorCode::ReconfigDisabled
+            }
             ReconfigRefusal::Standalone => ErrorCode::Unimplemented,
             ReconfigRefusal::InProgress { .. } | ReconfigRefusal::NotEstablished => {
                 ErrorCode::ReconfigInProgress
@@ -163,6 +170,11 @@ impl fmt::Display for ReconfigRefusal {
                 f,
                 "this is a standalone server: set standaloneEnabled=false, or list all servers in \
                  zoo.cfg"
+            ),
+            ReconfigRefusal::OlderServers(older) => write!(
+                f,
+                "these servers run a release before 0.3: {}. Upgrade them first",
+                list(older)
             ),
             ReconfigRefusal::InProgress { version } => write!(
                 f,
@@ -220,7 +232,7 @@ mod tests {
 
     fn server(server: u64, state: SyncState, behind: Option<u64>) -> ServerProgress {
         let lag = Duration::from_millis(700);
-        ServerProgress { server: ServerId(server), votes: true, state, behind, lag }
+        ServerProgress { server: ServerId(server), votes: true, state, behind, lag, older: false }
     }
 
     #[test]

@@ -164,6 +164,7 @@ impl Server {
             Input::EnsembleConfig(from, configs) => self.on_configs(from, &configs, &mut cx),
             Input::Stop => self.on_stop(&mut cx),
         }
+        self.establish_config(&mut cx);
         self.adopt_members(&mut cx);
         if self.halted.is_none() {
             self.maybe_hand_over(&mut cx);
@@ -171,6 +172,17 @@ impl Server {
             self.set_timers(&mut cx);
         }
         self.rng = rng;
+    }
+
+    /// A leader that waits for servers to be upgraded puts its configuration into the log once the
+    /// last of them is.
+    fn establish_config(&mut self, cx: &mut Cx<'_>) {
+        if let Role::Leading(leader) = &mut self.role
+            && self.halted.is_none()
+            && leader.serving().is_some()
+        {
+            leader.propose_config(&mut self.replica, cx);
+        }
     }
 
     /// The step may have logged, committed or removed a configuration: the next one, and what

@@ -152,6 +152,7 @@ impl Reports {
                 Notice::VotersDiffer { .. } => (ReportLevel::Warn, "voters"),
                 Notice::Reconfigured { .. } => (ReportLevel::Info, "reconfigured"),
                 Notice::StatesDiffer { .. } => (ReportLevel::Warn, "differ"),
+                Notice::ConfigHeld { .. } => (ReportLevel::Warn, "older releases"),
                 Notice::ReconfigRefused { .. } => (ReportLevel::Warn, "reconfiguration refused"),
             };
             self.push(level, kind, notice.to_string());

@@ -31,7 +31,7 @@ use crate::ids::ServerId;
 const MAGIC: &[u8; 9] = b"zabk-peer";
 /// To be raised if an older server would misread the greeting, a frame or a message, for example a
 /// variant that it does not know, or one that has changed or moved.
-pub(super) const VERSION: u8 = 6;
+pub(crate) const VERSION: u8 = 6;
 /// The oldest version that this server understands.
 const VERSION_MIN: u8 = 5;
 /// Bytes up to the length of the facts, including it.
@@ -43,7 +43,7 @@ const FACTS_BYTES_MAX: usize = 1024;
 /// The first version whose greeting has this layout.
 const FIRST_ANSWERED: u8 = 3;
 /// The first version with reconfigurations, the text of configurations, and TAKEOVER.
-pub(super) const FIRST_RECONFIGURABLE: u8 = 6;
+pub(crate) const FIRST_RECONFIGURABLE: u8 = 6;
 
 /// Feature flag: this end knows a secret.
 const KNOWS_SECRET: u32 = 1;
@@ -126,6 +126,8 @@ pub struct Established {
     pub peer: ServerId,
     /// Have both ends proved that they know the secret?
     pub proven: bool,
+    /// The version of the protocol that both ends speak.
+    pub version: u8,
     /// Reads the frames that arrive.
     pub reader: Reader,
     /// Writes the frames to send.
@@ -449,7 +451,8 @@ impl Dialling {
 
 impl Established {
     fn unproven(peer: ServerId) -> Established {
-        Established { peer, proven: false, reader: Reader::default(), writer: Writer::default() }
+        let (reader, writer) = (Reader::default(), Writer::default());
+        Established { peer, proven: false, version: VERSION, reader, writer }
     }
 
     fn proven(peer: ServerId, secret: &[u8], own: Side, transcript: &[u8]) -> Established {
@@ -459,12 +462,13 @@ impl Established {
         };
         let reader = Reader::signed(FrameKey::new(secret, other, transcript));
         let writer = Writer::signed(FrameKey::new(secret, own, transcript));
-        Established { peer, proven: true, reader, writer }
+        Established { peer, proven: true, version: VERSION, reader, writer }
     }
 
     /// The same; the other end's highest version is this one.
     fn with(self, highest: u8) -> Established {
-        Established { writer: self.writer.for_version(highest), ..self }
+        let version = highest.min(VERSION);
+        Established { version, writer: self.writer.for_version(highest), ..self }
     }
 }
 

@@ -106,6 +106,11 @@ impl Membership {
         self.active.version > Zxid::ZERO
     }
 
+    /// Does the history contain a configuration? Servers of releases before 0.3 cannot read it.
+    pub(crate) fn is_in_history(&self) -> bool {
+        self.is_established() || self.is_changing()
+    }
+
     /// Does the log of this server have the configuration in force?
     pub(crate) fn is_logged(&self) -> bool {
         !self.adopted

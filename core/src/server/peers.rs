@@ -14,12 +14,13 @@ use crate::identity;
 use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Mark, PeerCommand, PeerEvent};
 use crate::membership::HistoryInfo;
+use crate::peer::greeting::VERSION;
 use crate::peer::{
     FromLeader, FromLearner, LinkCloseReason, NotedConfigs, Notification, PeerMessage,
     PeerMisbehaved, ServerState, StepDownReason,
 };
 use crate::timer::Timer;
-use crate::zab::LEADER_TIMERS;
+use crate::zab::{FollowerInfo, LEADER_TIMERS};
 
 /// An inbound link that no role has adopted yet: its peer may know the outcome of the election
 /// before this server does.
@@ -28,6 +29,8 @@ pub(super) struct Inbound {
     peer: ServerId,
     /// The contents of its FOLLOWERINFO: the accepted epoch, and the history.
     info: Option<(Epoch, HistoryInfo)>,
+    /// The version of the protocol that both ends speak.
+    version: u8,
 }
 
 impl Server {
@@ -203,7 +206,12 @@ impl Server {
                 if let Some(why) = refused {
                     return cx.out.peers.push(PeerCommand::Close(link, why));
                 }
-                self.inbound.insert(link, Inbound { peer, info: None });
+                self.inbound.insert(link, Inbound { peer, info: None, version: VERSION });
+            }
+            PeerEvent::Version(version) => {
+                if let Some(inbound) = self.inbound.get_mut(&link) {
+                    inbound.version = version;
+                }
             }
             PeerEvent::Unreachable { peer } => {
                 if matches!(&self.role, Role::Following(f) if f.leader() == peer && f.link().is_none())
@@ -353,14 +361,8 @@ impl Server {
                 self.inbound.extract_if(.., |_, inbound| inbound.info.is_some()).next()
             && let Some((accepted, history)) = inbound.info
         {
-            let effect = leader.on_follower_info(
-                link,
-                inbound.peer,
-                accepted,
-                history,
-                &mut self.replica,
-                cx,
-            );
+            let info = FollowerInfo { accepted, history, version: inbound.version };
+            let effect = leader.on_follower_info(link, inbound.peer, info, &mut self.replica, cx);
             self.apply_leader_effect(effect, cx);
         }
     }

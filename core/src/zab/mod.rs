@@ -31,7 +31,7 @@ mod leader;
 mod propose;
 
 pub(crate) use follower::{Follower, FollowerEffect};
-pub(crate) use leader::{LEADER_TIMERS, Leader, LeaderEffect, SyncWaiter};
+pub(crate) use leader::{FollowerInfo, LEADER_TIMERS, Leader, LeaderEffect, SyncWaiter};
 pub(crate) use propose::{Proposer, Resumption, Write};
 
 /// The maximum number of digests in a PONG.

@@ -14,6 +14,8 @@
 //! grow N                      configures servers 1 to N; new ones have empty disks; takes effect
 //!                             at the next boot of each server
 //! reconfigurable N            servers 1 to N, which may be reconfigured by everybody
+//! old N ..                    these servers run 0.2.0 from their next boot: no reconfiguration
+//! upgrade N ..                these servers run the present release from their next boot
 //! join N lists M              adds server N, whose files list the servers 1 to M and itself
 //! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, factor (millionths),
 //!                             snapshot_txns, snapshot_slice_bytes, kept, compare, step_units,
@@ -59,11 +61,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use zabkeeper_core::io::{ClientCommand, Outbox, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{NotedConfigs, Notification, PeerMessage};
+use zabkeeper_core::peer::{FromLeader, NotedConfigs, Notification, PeerMessage};
 use zabkeeper_core::store::DiskEvent;
+use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::{
-    Config, ConnId, EnsembleConfig, Epoch, Input, Instant, LinkId, Now, ReconfigOptions, Server,
-    ServerId, Voters, WallMs, Zxid,
+    Config, ConnId, EnsembleConfig, Epoch, Input, Instant, LinkCloseReason, LinkId, Now,
+    ReconfigOptions, Server, ServerId, Voters, WallMs, Zxid,
 };
 
 mod commands;
@@ -120,6 +123,8 @@ struct Member {
     config: Config,
     disk: Disk,
     next_link: u64,
+    /// While it runs 0.2.0: what its configuration has when it is upgraded.
+    upgrade: Option<ReconfigOptions>,
     /// Servers that were unreachable at the last dial.
     unreachable: BTreeSet<ServerId>,
 }
@@ -127,7 +132,7 @@ struct Member {
 impl Member {
     fn new(config: Config) -> Member {
         let (disk, unreachable) = (Disk::default(), BTreeSet::new());
-        Member { server: None, config, disk, next_link: 0, unreachable }
+        Member { server: None, config, disk, next_link: 0, upgrade: None, unreachable }
     }
 }
 
@@ -369,14 +374,29 @@ impl Play {
         self.say(format!("s{from} and s{to} are linked"));
         let end = |server, link| End { server, link, up: true };
         self.wires.push(Wire { ends: [end(from, link), end(to, other)] });
+        let is_old = |id| self.members[&id].upgrade.is_some();
+        let versions = [is_old(from), is_old(to)];
         self.step(to, Input::Peer(other, PeerEvent::Up { peer: from, dialled: false }));
+        if versions == [true, false] {
+            self.step(to, Input::Peer(other, PeerEvent::Version(5)));
+        }
         self.step(from, Input::Peer(link, PeerEvent::Up { peer: to, dialled: true }));
+        if versions == [false, true] {
+            self.step(from, Input::Peer(link, PeerEvent::Version(5)));
+        }
     }
 
     fn message(&mut self, wire: usize, from: ServerId, to: ServerId, message: PeerMessage) {
         let end_of =
             |play: &Play, id| *play.wires[wire].ends.iter().find(|e| e.server == id).unwrap();
         let end = end_of(self, to);
+        if let PeerMessage::Leader(FromLeader::Proposal(entry)) = &message
+            && self.members[&to].upgrade.is_some()
+        {
+            let op = Txn::decode(entry).expect("a leader sends transactions").op;
+            let reconfigures = matches!(op, TxnOp::Reconfig { .. });
+            assert!(!reconfigures, "s{to} cannot decode {op:?}\n{}", self.trace);
+        }
         if end.up {
             self.step(to, Input::Peer(end.link, PeerEvent::Message(message)));
         }
@@ -485,8 +505,12 @@ impl Play {
                         self.events.push(Event { at: now, from, to, what });
                     }
                 }
-                PeerCommand::Close(link, _) => {
+                PeerCommand::Close(link, why) => {
                     if let Some((wire, to)) = self.wire(from, link) {
+                        if matches!(why, LinkCloseReason::Incompatible(_)) {
+                            // The driver pauses before it dials again.
+                            self.members.get_mut(&to).unwrap().unreachable.insert(from);
+                        }
                         for to in [to, from] {
                             self.events.push(Event { at: now, from, to, what: What::Down(wire) });
                         }

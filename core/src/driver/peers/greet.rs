@@ -16,7 +16,7 @@ use super::{GREETING_TIME, LISTENERS_MAX, Peers, QUEUED_MAX};
 use crate::ids::{Instant, LinkId, ServerId};
 use crate::io::{Input, PeerEvent};
 use crate::peer::frame::Bounds;
-use crate::peer::greeting::{Channel, Established, Greeting, Refusal};
+use crate::peer::greeting::{Channel, Established, Greeting, Refusal, VERSION};
 
 /// Least time between two abandoned attempts to dial one server.
 const ABANDON_INTERVAL: Duration = Duration::from_secs(1);
@@ -143,7 +143,7 @@ impl Peers {
 
     /// Completes the establishment of a connection.
     fn establish(&mut self, link: LinkId, established: Established, now: Instant) {
-        let Established { peer: id, proven, reader, writer } = established;
+        let Established { peer: id, proven, version, reader, writer } = established;
         let silent_from = self.silent_from(id);
         let Some(conn) = self.conns.get_mut(&link) else { return };
         (conn.reader, conn.writer) = (reader, writer);
@@ -186,6 +186,9 @@ impl Peers {
                 }
                 self.notes.push(PeerNote::Up { link, server: id, dialled });
                 self.push(Input::Peer(link, PeerEvent::Up { peer: id, dialled }));
+                if version < VERSION {
+                    self.push(Input::Peer(link, PeerEvent::Version(version)));
+                }
             }
             Channel::Election if dialled => {
                 peer.pauses.on_election_up();

@@ -448,6 +448,23 @@ fn connection_without_its_proof_counts_as_ungreeted() {
 }
 
 #[test]
+fn core_learns_the_version_of_an_older_server() {
+    let mut net = Net::new(&options(None));
+    // 0.2.0 speaks version 5.
+    let mut greeting = greeting(Channel::Quorum, ONE, TWO);
+    let end = greeting.len() - 4;
+    let (content, sum) = greeting.split_at_mut(end);
+    let highest = &mut content["zabk-peer".len()];
+    assert_eq!(std::mem::replace(highest, 5), 6);
+    sum.copy_from_slice(&crc32c::crc32c(content).to_le_bytes());
+    let link = net.connect(TWO, Channel::Quorum, 1);
+    net.write(TWO, link, &greeting);
+    let up = PeerEvent::Up { peer: ONE, dialled: false };
+    let events = [up, PeerEvent::Version(5)].map(|event| Input::Peer(link, event));
+    assert_eq!(net.take(TWO), events);
+}
+
+#[test]
 fn link_placed_in_a_turn_is_not_closed_in_the_same_turn() {
     let mut net = Net::new(&options(None));
     let silent = net.greet(TWO, Channel::Quorum, 1, 1);

@@ -11,8 +11,20 @@ use crate::cx::Cx;
 use crate::ids::{Epoch, LinkId, ServerId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
 use crate::membership::{HistoryInfo, HistoryStatus};
+use crate::peer::greeting::FIRST_RECONFIGURABLE;
 use crate::peer::{FromLeader, LinkCloseReason, PeerMisbehaved, StepDownReason};
-use crate::replica::Replica;
+use crate::replica::{Membership, Replica};
+
+/// What a learner has sent with FOLLOWERINFO, and on what link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FollowerInfo {
+    /// Its accepted epoch.
+    pub(crate) accepted: Epoch,
+    /// Its history.
+    pub(crate) history: HistoryInfo,
+    /// The version of the protocol that both ends of the link speak.
+    pub(crate) version: u8,
+}
 
 impl Leader {
     /// A learner has sent FOLLOWERINFO (ZAB-02).
@@ -20,13 +32,24 @@ impl Leader {
         &mut self,
         link: LinkId,
         server: ServerId,
-        accepted: Epoch,
-        history: HistoryInfo,
+        info: FollowerInfo,
         replica: &mut Replica,
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
         self.check(replica);
         assert!(server != cx.config.id(), "server {server} follows itself");
+        let FollowerInfo { accepted, version, .. } = info;
+        if version < FIRST_RECONFIGURABLE
+            && replica.membership().is_some_and(Membership::is_in_history)
+        {
+            let what = format!(
+                "server {server} runs a release before 0.3, which cannot read the configuration \
+                 in the history: upgrade server {server} first"
+            );
+            cx.mark(Mark::LearnerRefused);
+            cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Incompatible(what)));
+            return LeaderEffect::None;
+        }
         if !self.believes(server, accepted, replica, cx) {
             return self.turn_away(link, server, accepted, replica, cx);
         }
@@ -39,7 +62,7 @@ impl Leader {
         // The learner may have been synchronised anew since its last comparison.
         self.digests.forget(server);
         let votes = cx.voters.contains(server);
-        let learner = Learner::new(link, server, votes, history, accepted, cx.now.mono);
+        let learner = Learner::new(link, server, votes, info, cx.now.mono);
         self.learners.insert(link, learner);
         if self.epoch().is_some_and(|epoch| accepted > epoch) {
             // The learner, even if it is an observer, could never follow this leader (ZAB-04). This

@@ -15,11 +15,13 @@
 //!                           Live ─► Synced ─► Serving        receives each proposal as it is made
 //! ```
 
+use super::FollowerInfo;
 use crate::cx::Cx;
 use crate::ids::{Epoch, Instant, LinkId, ServerId, Zxid};
 use crate::io::Mark;
 use crate::membership::HistoryInfo;
 use crate::peer::FromLeader;
+use crate::peer::greeting::FIRST_RECONFIGURABLE;
 use crate::replica::Replica;
 use crate::store::{DiskCommand, Entry};
 
@@ -34,6 +36,8 @@ pub(super) struct Learner {
     pub(super) history: HistoryInfo,
     /// Its accepted epoch, from FOLLOWERINFO.
     pub(super) accepted: Epoch,
+    /// Does it run a release that cannot read a reconfiguration?
+    pub(super) older: bool,
     pub(super) stage: Stage,
     /// The last transaction that it has been sent.
     sent: Zxid,
@@ -94,16 +98,17 @@ impl Learner {
         link: LinkId,
         server: ServerId,
         votes: bool,
-        history: HistoryInfo,
-        accepted: Epoch,
+        info: FollowerInfo,
         now: Instant,
     ) -> Learner {
+        let FollowerInfo { accepted, history, version } = info;
         Learner {
             link,
             server,
             votes,
             history,
             accepted,
+            older: version < FIRST_RECONFIGURABLE,
             stage: Stage::Informed,
             sent: Zxid::ZERO,
             sent_voters: false,

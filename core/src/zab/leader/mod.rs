@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::differences::other_epoch;
 use self::digests::Digests;
+pub(crate) use self::establish::FollowerInfo;
 use self::learner::{Learner, Stage};
 pub(crate) use self::sync_requests::SyncWaiter;
 use super::DIGESTS;
@@ -61,6 +62,8 @@ pub(crate) struct Leader {
     begin_by: Instant,
     /// When it steps down at the latest, because the process is to stop.
     hand_over_by: Option<Instant>,
+    /// Has it reported that servers of an older release prevent reconfigurations?
+    reported_older: bool,
 }
 
 /// The phase of the leader; the diagram is in the module above.
@@ -113,6 +116,7 @@ impl Leader {
             next_ping: now.after(cx.config.tick() / 2),
             begin_by: now.after(cx.config.discovery_limit()),
             hand_over_by: None,
+            reported_older: false,
         };
         leader.maybe_propose_epoch(replica, cx);
         leader.check(replica);

@@ -32,7 +32,8 @@ impl Leader {
                 None if server == own => own_progress(replica),
                 None => (SyncState::Absent, None, Duration::ZERO),
             };
-            ServerProgress { server, votes: votes(server), state, behind, lag }
+            let older = learner.is_some_and(|learner| learner.older);
+            ServerProgress { server, votes: votes(server), state, behind, lag, older }
         };
         ids.into_iter().map(of).collect()
     }

@@ -9,10 +9,11 @@ use super::learner::Stage;
 use super::sync_requests::SyncWaiter;
 use super::{Leader, LeaderEffect};
 use crate::cx::Cx;
-use crate::ids::{ConnId, Instant, LinkId, SessionId, Zxid};
+use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, Zxid};
 use crate::io::Mark;
+use crate::notice::Notice;
 use crate::peer::{FromLeader, PeerMisbehaved, SessionKind, StepDownReason};
-use crate::replica::Replica;
+use crate::replica::{Membership, Replica};
 use crate::store::Entry;
 use crate::txn::Origin;
 use crate::wire::Request;
@@ -54,8 +55,20 @@ impl Leader {
         LeaderEffect::None
     }
 
-    /// Service has begun: puts the configuration of the files into the log, unless there is one.
+    /// Puts the configuration of the files into the log, unless there is one. While a learner of an
+    /// older release is connected, that waits, because the learner could not read it.
     pub(crate) fn propose_config(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+        if self.hands_over() || replica.membership().is_none_or(Membership::is_in_history) {
+            return;
+        }
+        let older = self.learners.values().filter(|learner| learner.older);
+        let older: Vec<ServerId> = older.map(|learner| learner.server).collect();
+        if !older.is_empty() {
+            if !std::mem::replace(&mut self.reported_older, true) {
+                cx.out.notices.push(Notice::ConfigHeld { older });
+            }
+            return;
+        }
         let proposer = self.proposer().filter(|proposer| proposer.has_room(cx));
         if let Some(entry) = proposer.and_then(|proposer| proposer.propose_config(replica, cx)) {
             self.send(&entry, cx);

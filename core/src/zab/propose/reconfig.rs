@@ -34,6 +34,10 @@ pub(super) fn decide(
     if context.config.members().alone() && !options.single_voter {
         return Err(ReconfigRefusal::Standalone);
     }
+    let older: Vec<ServerId> = ensemble.older().collect();
+    if !older.is_empty() {
+        return Err(ReconfigRefusal::OlderServers(older));
+    }
     // RECONF-03.
     if !membership.is_established() {
         return Err(ReconfigRefusal::NotEstablished);
@@ -74,6 +78,11 @@ pub(super) fn decide(
 }
 
 impl Ensemble<'_> {
+    /// The learners of a release that cannot read a reconfiguration.
+    fn older(&self) -> impl Iterator<Item = ServerId> {
+        self.servers.iter().filter(|server| server.older).map(|server| server.server)
+    }
+
     /// Has a quorum of the next voters the history, and does it acknowledge what follows, or will
     /// once it votes?
     fn check_quorum(&self, next: &Voters) -> Result<(), ReconfigRefusal> {
@@ -90,6 +99,7 @@ impl Ensemble<'_> {
             state: SyncState::Absent,
             behind: None,
             lag: Default::default(),
+            older: false,
         };
         let missing = next.ids().filter(|id| !synced(*id));
         Err(ReconfigRefusal::NoQuorum {

@@ -24,6 +24,18 @@ impl Play {
                     self.list(ServerId(id), count.parse().unwrap());
                 }
             }
+            ["old", ids @ ..] => {
+                for id in self.named(ids) {
+                    let member = self.members.get_mut(&id).unwrap();
+                    member.upgrade = member.config.reconfig.take();
+                }
+            }
+            ["upgrade", ids @ ..] => {
+                for id in self.named(ids) {
+                    let member = self.members.get_mut(&id).unwrap();
+                    member.config.reconfig = member.upgrade.take();
+                }
+            }
             ["join", server, "lists", count] => self.list(id(server), count.parse().unwrap()),
             ["grow", count] => {
                 let before = std::mem::take(&mut self.members);

@@ -8,7 +8,9 @@ use std::fmt::Write as _;
 
 use zabkeeper_core::io::{ClientEvent, Outbox, PeerCommand};
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};
-use zabkeeper_core::{ConnId, Input, LinkId, Mode, Notice, Server, ServerId, Zxid};
+use zabkeeper_core::{
+    ConnId, Input, LinkCloseReason, LinkId, Mode, Notice, Server, ServerId, Zxid,
+};
 
 use super::Play;
 use crate::play::identities;
@@ -69,7 +71,7 @@ impl Play {
             self.say(format!("s{id} {conn}: {command}"));
         }
         for notice in &out.notices {
-            if let Notice::ReconfigRefused { .. } = notice {
+            if let Notice::ReconfigRefused { .. } | Notice::ConfigHeld { .. } = notice {
                 self.say(format!("s{id} logs: {notice}"));
             }
         }
@@ -85,9 +87,17 @@ impl Play {
         for command in &out.peers {
             match command {
                 PeerCommand::Dial(to) => add("dials|".into(), *to),
-                PeerCommand::Close(link, _) => {
+                PeerCommand::Close(link, why) => {
                     if let Some((_, to)) = self.wire(id, *link) {
-                        add("closes its link with|".into(), to);
+                        // The others are named by what precedes them.
+                        let why = if let LinkCloseReason::Incompatible(what) = why
+                            && what.contains("upgrade")
+                        {
+                            what
+                        } else {
+                            ""
+                        };
+                        add(format!("closes its link with|{why}"), to);
                     }
                 }
                 PeerCommand::Send(

@@ -123,7 +123,7 @@ impl Zab {
             PeerEvent::Down | PeerEvent::Unreachable { .. } => {
                 server.links.remove(&link);
             }
-            PeerEvent::Drained => {}
+            PeerEvent::Drained | PeerEvent::Version(_) => {}
             PeerEvent::Message(message) => {
                 server.cause = Some(link);
                 let better = server.promises.better;

@@ -125,7 +125,13 @@ impl Progress {
                     debt.marked = Some(debt.sent).filter(|(sent, _)| zxid < sent);
                 }
             }
-            (PeerEvent::Message(_) | PeerEvent::Up { .. } | PeerEvent::Unreachable { .. }, _) => {}
+            (
+                PeerEvent::Message(_)
+                | PeerEvent::Up { .. }
+                | PeerEvent::Unreachable { .. }
+                | PeerEvent::Version(_),
+                _,
+            ) => {}
         }
     }
 

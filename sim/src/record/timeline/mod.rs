@@ -452,7 +452,7 @@ impl Timeline {
                         self.arrived(link.0, Lane::Server(*peer), place.at);
                     }
                 }
-                PeerEvent::Unreachable { .. } | PeerEvent::Drained => {}
+                PeerEvent::Unreachable { .. } | PeerEvent::Drained | PeerEvent::Version(_) => {}
             },
             Input::Timeout
             | Input::Client(..)

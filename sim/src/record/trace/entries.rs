@@ -139,6 +139,7 @@ fn summary(input: &Input) -> (u64, &'static [u8]) {
         Input::Peer(link, PeerEvent::Message(_)) => (link.0, b"message"),
         Input::Peer(link, PeerEvent::Drained) => (link.0, b"drained"),
         Input::Peer(link, PeerEvent::Down) => (link.0, b"down"),
+        Input::Peer(link, PeerEvent::Version(_)) => (link.0, b"version"),
         Input::Disk(DiskEvent::Done(id)) => (id.0, b"done"),
         Input::Disk(DiskEvent::ChunkDone { zxid, index }) => {
             (zxid.0 ^ u64::from(*index).rotate_left(40), b"chunk")

@@ -100,7 +100,7 @@ fn check_in(
 fn progress() -> Vec<ServerProgress> {
     let server = |id, state, behind, ms| {
         let lag = Duration::from_millis(ms);
-        ServerProgress { server: ServerId(id), votes: true, state, behind, lag }
+        ServerProgress { server: ServerId(id), votes: true, state, behind, lag, older: false }
     };
     vec![
         server(1, SyncState::Synced, Some(0), 0),
