@@ -64,6 +64,8 @@ pub struct Settings {
     pub values: Vec<(&'static str, String)>,
     /// Lines of the members; none for a standalone server.
     pub members: Vec<String>,
+    /// May clients reconfigure the ensemble?
+    pub reconfigurable: bool,
 }
 
 /// A number between these two, inclusive.

@@ -15,8 +15,8 @@ use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::store::{DiskCommand, DurableState};
 use zabkeeper_core::{
-    ConnId, Input, Instant, Server, ServerId, SessionId, SessionInfo, SessionOptions, Status,
-    WatchSummary, Zxid,
+    ConnId, Input, Instant, PendingReconfig, Server, ServerId, ServerProgress, SessionId,
+    SessionInfo, SessionOptions, Status, WatchSummary, Zxid,
 };
 
 use super::answers::Answer;
@@ -306,6 +306,10 @@ pub struct SelfReport {
     pub unapplied: usize,
     /// Live local sessions of this server.
     pub local_sessions: Vec<SessionInfo>,
+    /// How far all servers are, if it leads.
+    pub progress: Vec<ServerProgress>,
+    /// The reconfiguration that it has proposed and that is not committed.
+    pub pending_reconfig: Option<PendingReconfig>,
     /// Ephemeral nodes by session.
     pub ephemerals: Vec<(SessionId, Vec<String>)>,
     /// Summary of the data watches.

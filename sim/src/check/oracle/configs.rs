@@ -78,6 +78,17 @@ impl Zab {
         configs.is_some_and(|configs| configs.in_force.contains_key(&id))
     }
 
+    /// The configuration that this server has logged and that is not in force there: its
+    /// transaction, its version, the voters in force and the next ones.
+    pub(super) fn pending_config(&self, id: ServerId) -> Option<(Zxid, Zxid, [Voters; 2])> {
+        let configs = self.configs.as_ref()?;
+        let version = configs.in_force.get(&id).copied().unwrap_or_default();
+        let (zxid, next) = configs.last_on(self.servers.get(&id)?.path())?;
+        let active = configs.versioned(version).map(|(_, config)| config.voters.clone());
+        let voters = [active.unwrap_or_else(|| self.listed_by(id)), next.voters.clone()];
+        (next.version > version).then_some((zxid, next.version, voters))
+    }
+
     /// Whether the server has to acknowledge proposals: not if it observes. `None`: a
     /// reconfiguration is about to change that, or has changed it.
     pub(super) fn acknowledges(&self, id: ServerId) -> Option<bool> {

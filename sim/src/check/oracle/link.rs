@@ -31,6 +31,8 @@ pub(super) struct Link {
     pub(super) history_status: Option<HistoryStatus>,
     /// The peer has acknowledged NEWLEADER.
     pub(super) synced: bool,
+    /// The last zxid that the peer has acknowledged on it; zero before the first.
+    pub(super) acked: Zxid,
     /// The peer has sent FOLLOWERINFO with an accepted epoch below the last possible one; the
     /// leader rejects any other.
     pub(super) comes: bool,
@@ -55,6 +57,7 @@ impl Link {
             epoch: None,
             history_status: None,
             synced: false,
+            acked: Zxid(0),
             comes: false,
             snapshot: None,
             evidence: SyncEvidence::default(),
@@ -74,6 +77,8 @@ impl Link {
             self.comes = *accepted < Epoch::END;
         } else if let PeerMessage::Learner(FromLearner::AckNewLeader { .. }) = message {
             self.synced = true;
+        } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = message {
+            self.acked = self.acked.max(*zxid);
         } else if let PeerMessage::Leader(FromLeader::Snap { zxid, .. }) = message {
             self.snapshot = Some(*zxid);
         }

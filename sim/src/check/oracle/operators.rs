@@ -5,11 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zabkeeper_core::{ConnId, Mode, ServerId, SessionId, SessionInfo, Status};
+use zabkeeper_core::{
+    ConnId, Mode, ServerId, ServerProgress, SessionId, SessionInfo, Status, SyncState,
+};
 
 use super::Oracles;
 use super::catalog::{Id, Verdict};
 use super::text::maybe;
+use super::voters::Voters;
 use crate::check::observe::SelfReport;
 
 impl Oracles {
@@ -21,6 +24,8 @@ impl Oracles {
         open: &BTreeSet<ConnId>,
     ) -> Verdict {
         self.counts_what_is_there(id, report)?;
+        self.knows_who_lags(id, report)?;
+        self.knows_what_reconfigures(id, report)?;
         self.names_the_sessions(id, report)?;
         self.names_the_watches(id, report, open)
     }
@@ -66,6 +71,73 @@ impl Oracles {
             vec![format!(
                 "server {id} says of itself: {mode:?}, its leader is {leader}, {reported}; \
                 right: {right}"
+            )]
+        })
+    }
+
+    /// How far the learners of a leader are. What a voter lacks is known once it has acknowledged
+    /// something on its link in the epoch of the last transaction.
+    fn knows_who_lags(&mut self, id: ServerId, report: &SelfReport) -> Verdict {
+        let SelfReport { status, progress, .. } = report;
+        let leads = status.serving && matches!(status.mode, Mode::Leader);
+        let links = if leads { self.zab.progress_of(id) } else { BTreeMap::new() };
+        let others = || progress.iter().filter(|other| other.server != id);
+        let voters = self.zab.voters_of(id);
+        let appended = status.appended;
+        let is_right = |other: &ServerProgress| {
+            let link = links.get(&other.server);
+            let state = match link {
+                None => other.state == SyncState::Absent,
+                Some((synced, _)) => {
+                    *synced == (other.state == SyncState::Synced)
+                        && other.state != SyncState::Absent
+                }
+            };
+            let known = link.filter(|(synced, acked)| *synced && acked.epoch() == appended.epoch());
+            let lacks = known.filter(|_| other.votes).map(|(_, acked)| appended.0 - acked.0);
+            let right = lacks.is_none_or(|lacks| other.behind == Some(lacks));
+            let votes = voters.contains(other.server) == other.votes;
+            let timed = other.lag.is_zero() || other.behind != Some(0);
+            state && right && votes && timed
+        };
+        let named = links.keys().all(|peer| others().any(|other| other.server == *peer));
+        let right = named && others().all(is_right) && (leads || others().next().is_none());
+        self.checks.check(Id::O1, right, || {
+            vec![format!(
+                "server {id} tells of the other servers at {appended}: {progress:?}; right: whether \
+                 each has its history, and the last zxid acknowledged: {links:?}"
+            )]
+        })
+    }
+
+    /// The reconfiguration that a leader has proposed, and the voters that it waits for.
+    fn knows_what_reconfigures(&mut self, id: ServerId, report: &SelfReport) -> Verdict {
+        let SelfReport { status, pending_reconfig, .. } = report;
+        let leads = status.serving && matches!(status.mode, Mode::Leader | Mode::Standalone);
+        let logged = self.zab.pending_config(id).filter(|_| leads);
+        let links = self.zab.progress_of(id);
+        let right = match (pending_reconfig, &logged) {
+            (None, None) => true,
+            (None, Some(_)) | (Some(_), None) => false,
+            (Some(pending), Some((zxid, version, voters))) => {
+                let lacks = |server: ServerId| match links.get(&server) {
+                    Some((_, acked)) => acked < zxid,
+                    None => server != id || status.durable < *zxid,
+                };
+                let of = |missing: &[ServerProgress], voters: &Voters| {
+                    missing.iter().all(|of| voters.contains(of.server) && lacks(of.server))
+                };
+                pending.version == *version
+                    && of(&pending.missing_old, &voters[0])
+                    && of(&pending.missing_new, &voters[1])
+                    && (status.committed >= *zxid
+                        || !(pending.missing_old.is_empty() && pending.missing_new.is_empty()))
+            }
+        };
+        self.checks.check(Id::O1, right, || {
+            vec![format!(
+                "server {id} tells of the reconfiguration {pending_reconfig:?}; right: {logged:?}, \
+                 of whom it knows {links:?}"
             )]
         })
     }

@@ -201,6 +201,14 @@ impl Zab {
         })
     }
 
+    /// The learners that have sent FOLLOWERINFO on links of this server: whether each has
+    /// acknowledged NEWLEADER, and the last zxid that it has acknowledged on the link.
+    pub(super) fn progress_of(&self, id: ServerId) -> BTreeMap<ServerId, (bool, Zxid)> {
+        let links = self.servers.get(&id).into_iter().flat_map(|server| server.links.values());
+        let learners = links.filter(|link| link.history_status.is_some());
+        learners.map(|link| (link.peer, (link.synced, link.acked))).collect()
+    }
+
     /// The leader that the server follows, and when its role last changed (see
     /// [`Self::role_since`]).
     pub(super) fn follows(&self, id: ServerId) -> Option<(ServerId, Instant)> {

@@ -61,7 +61,7 @@ impl Node {
     pub fn examine(&mut self, shared: &mut Shared) -> Option<(Zxid, u64)> {
         let process = self.process()?;
         if process.server().status().serving {
-            process.show(shared);
+            process.show(shared.now, shared);
         }
         let faults = process.server().backlog().tail_faults;
         let evidence = || format!("s{}: {faults} of its rules are broken", self.id);

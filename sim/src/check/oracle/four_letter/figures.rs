@@ -3,7 +3,7 @@
 //! Owns their comparison with a moment. Must not know lists.
 
 use zabkeeper_core::wire::FourLetterCommand;
-use zabkeeper_core::{Mode, Status, Zxid};
+use zabkeeper_core::{Mode, PendingReconfig, ServerProgress, Status, Zxid};
 
 use super::Found;
 use super::fields::{Fields, before, behind, between, cut, latency, number};
@@ -103,6 +103,7 @@ fn of_role(now: &Moment, status: &Status, sizes: [i64; 3], fields: &mut Fields<'
             fields.is("leader_uptime", now.leader_uptime_ms)?;
             fields.is("synced_non_voting_followers", 0)?;
             fields.is("synced_observers", status.synced_observers)?;
+            progress(now, fields)?;
             for (name, size) in ["last", "min", "max"].into_iter().zip(sizes) {
                 let name = format!("{name}_proposal_size");
                 let found = fields.take(&name)?;
@@ -114,6 +115,39 @@ fn of_role(now: &Moment, status: &Status, sizes: [i64; 3], fields: &mut Fields<'
         Mode::Follower => fields.is("peer_state", "following - broadcast")?,
         Mode::Observer => fields.is("peer_state", "observing - broadcast")?,
         Mode::Standalone | Mode::Looking | Mode::ReadOnly => {}
+    }
+    Ok(())
+}
+
+/// The lines of a leader about the other servers, and about a reconfiguration.
+fn progress(now: &Moment, fields: &mut Fields<'_>) -> Found {
+    let report = now.report.as_ref().ok_or("the server does not serve")?;
+    let others = report.progress.iter().filter(|other| other.server != report.status.id);
+    for ServerProgress { server, behind, lag, .. } in others {
+        let unknown = || "-1".to_owned();
+        let lag = lag.as_millis().to_string();
+        let [txns, ms] = match behind {
+            Some(count) => [count.to_string(), lag],
+            None => [unknown(), unknown()],
+        };
+        fields.is(&format!("learner_lag_txns_{server}"), txns)?;
+        fields.is(&format!("learner_lag_ms_{server}"), ms)?;
+    }
+    let pending = report.pending_reconfig.as_ref();
+    if now.settings.reconfigurable {
+        fields.is("reconfig_in_progress", u8::from(pending.is_some()))?;
+    }
+    let Some(PendingReconfig { version, waited, missing_old, missing_new }) = pending else {
+        return Ok(());
+    };
+    fields.is("reconfig_version", format!("{:x}", version.0))?;
+    fields.is("reconfig_wait_ms", waited.as_millis())?;
+    for (which, missing) in [("old", missing_old), ("new", missing_new)] {
+        let mut ids = missing.iter().map(|of| of.server.to_string()).collect::<Vec<_>>();
+        if ids.is_empty() {
+            ids.push("none".to_owned());
+        }
+        fields.is(&format!("reconfig_missing_{which}_voters"), ids.join(","))?;
     }
     Ok(())
 }

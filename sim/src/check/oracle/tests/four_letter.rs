@@ -53,6 +53,7 @@ fn moment(h: &mut History) -> Moment {
         settings: Rc::new(Settings {
             values: vec![("tickTime", "2000".to_owned())],
             members: Vec::new(),
+            reconfigurable: false,
         }),
         trace_mask: 306,
         uptime_ms: 1_000,

@@ -3,10 +3,12 @@
 //! A name that begins with an id is the violation that must be reported.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use zabkeeper_core::peer::{FromLearner, PeerMessage};
 use zabkeeper_core::{
-    ConnId, Instant, Mode, ServerId, SessionId, SessionInfo, Status, WatchSummary,
+    ConnId, Instant, Mode, PendingReconfig, ServerId, ServerProgress, SessionId, SessionInfo,
+    Status, SyncState, WatchSummary, Zxid,
 };
 
 use super::history::{History, SERVER, check_pair, check_pair_of, create, create_with};
@@ -37,11 +39,22 @@ pub(super) fn report(h: &mut History) -> SelfReport {
     let info = |id| SessionInfo { id, timeout_ms: 4_000, expires: Some(Instant(1)), server };
     let watches = [(A, "/a"), (A, "/b"), (B, "/b"), (B, "/c")];
     let watches = Vec::from(watches.map(|(conn, path)| (conn, path.to_owned())));
+    let has_all = |server| ServerProgress {
+        server,
+        votes: true,
+        state: SyncState::Synced,
+        behind: Some(0),
+        lag: Duration::ZERO,
+        older: false,
+    };
+    let progress = h.members.keys().map(|id| has_all(*id)).collect();
     let owners = h.model.owners_at(status.applied);
     SelfReport {
         sessions: h.model.sessions_at(status.applied).into_iter().map(info).collect(),
         local_sessions: Vec::new(),
         unapplied: status.outstanding,
+        progress,
+        pending_reconfig: None,
         ephemerals: owners.into_iter().map(|(id, paths)| (id, Vec::from_iter(paths))).collect(),
         watched: WatchSummary { connections: 2, paths: 3, watches: 4 },
         by_conn: watches.clone(),
@@ -174,6 +187,34 @@ fn o1_too_many_learners_are_counted_as_synced() {
 fn o1_learner_is_not_counted() {
     check_pair_of(3, "O1", |h, violating| {
         asks(h, violating, |reported| reported.status.learners -= 1)
+    });
+}
+
+#[test]
+fn o1_learner_lags_by_another_number_of_transactions() {
+    check_pair_of(3, "O1", |h, violating| {
+        asks(h, violating, |reported| reported.progress[1].behind = Some(9))
+    });
+}
+
+#[test]
+fn o1_learner_is_shown_without_a_link() {
+    check_pair_of(3, "O1", |h, violating| {
+        asks(h, violating, |reported| reported.progress[2].state = SyncState::Absent)
+    });
+}
+
+#[test]
+fn o1_reconfiguration_is_shown_that_nobody_has_logged() {
+    check_pair_of(3, "O1", |h, violating| {
+        asks(h, violating, |reported| {
+            reported.pending_reconfig = Some(PendingReconfig {
+                version: Zxid(1),
+                waited: Duration::ZERO,
+                missing_old: Vec::new(),
+                missing_new: Vec::new(),
+            });
+        });
     });
 }
 

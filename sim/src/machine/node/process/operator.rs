@@ -123,7 +123,7 @@ fn settings(config: &Config) -> Settings {
         ("serverId", if alone { "0".to_owned() } else { config.id().to_string() }),
     ];
     if alone {
-        return Settings { values, members: Vec::new() };
+        return Settings { values, members: Vec::new(), reconfigurable: false };
     }
     let ticks = |limit: Duration| limit.as_nanos() / config.tick().as_nanos();
     values.extend([
@@ -135,7 +135,8 @@ fn settings(config: &Config) -> Settings {
         ("peerType", u8::from(config.members().is_observer(config.id())).to_string()),
         ("version", "0".to_owned()),
     ]);
-    Settings { values, members: members(config) }
+    let reconfigurable = config.reconfig.is_some();
+    Settings { values, members: members(config), reconfigurable }
 }
 
 impl Operators {
@@ -228,7 +229,7 @@ impl Process {
             return;
         }
         let serves = status.serving || status.mode == Mode::ReadOnly && status.halted.is_none();
-        let report = serves.then(|| self.show(shared));
+        let report = serves.then(|| self.show(now.mono, shared));
         self.renew_settings();
         let clients = &self.driver.clients;
         let is_open = |conn| matches!(clients.interest(conn), Interest::Read | Interest::Wait);
@@ -331,13 +332,15 @@ impl Process {
     }
 
     /// Passes the reports of the server to the oracles.
-    pub(in crate::machine::node) fn show(&self, shared: &mut Shared) -> SelfReport {
+    pub(in crate::machine::node) fn show(&self, now: Instant, shared: &mut Shared) -> SelfReport {
         let server = &self.server;
         let report = SelfReport {
             status: server.status(),
             sessions: server.sessions(),
             unapplied: self.unapplied.len(),
             local_sessions: server.local_sessions(),
+            progress: server.progress(now),
+            pending_reconfig: server.pending_reconfig(now),
             ephemerals: server
                 .ephemerals()
                 .map(|(session, paths)| (session, paths.map(str::to_owned).collect()))
