@@ -54,11 +54,13 @@ impl World {
     }
 
     /// Ends all members and restarts them with the new list, together with as many new servers as
-    /// are safe. Waits until a majority of the members has the history, unless no member has any.
+    /// are safe. Waits until a majority of the members has the history, unless no member has any,
+    /// nor has promised an epoch: quorums of two lists could begin the same one.
     fn begin_to_grow(&mut self) {
         let members = || self.nodes.values().filter(|node| node.is_member());
         let know = members().filter(|node| node.knows_its_history(&self.shared)).count();
-        if know > 0 && know * 2 <= members().count() {
+        let began = know > 0 || members().any(|node| node.may_have_promised(&self.shared));
+        if began && know * 2 <= members().count() {
             return self.shared.after(LOOK * MS, Event::Grow);
         }
         self.growth = Growth::Begun;

@@ -145,6 +145,11 @@ impl Node {
         self.bit_rot == BitRot::No && audit.is_ok_and(known)
     }
 
+    /// Can its disk hold a promise? Then the ensemble's first epoch may have begun.
+    pub fn may_have_promised(&self, shared: &Shared) -> bool {
+        self.left_by(Luck::Best, shared).is_ok_and(|audit| audit.state.accepted_epoch > Epoch(0))
+    }
+
     /// What a power failure now would leave, with this luck.
     fn left_by(&self, luck: Luck, shared: &Shared) -> Result<DiskAudit<()>, String> {
         disk_audit::examine(&self.disk.borrow(), shared.now, luck, &self.alone, self.store, |_| ())
