@@ -10,7 +10,8 @@ use crate::peer::greeting::Channel;
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// A link that this server has dialled and that ends sooner counts as refused.
+/// A link that this server has dialled, and that ends sooner and before the server has joined the
+/// epoch, counts as refused.
 const BRIEF: Duration = Duration::from_millis(100);
 
 /// The pauses before one server is dialled.
@@ -46,9 +47,10 @@ impl Pauses {
         self.election.reset();
     }
 
-    /// Notes that a link that this server has dialled has ended, and was established at `since`.
-    pub(super) fn on_link_down(&mut self, since: Instant, now: Instant) {
-        if now.since(since) < BRIEF {
+    /// Notes that a link that this server has dialled has ended. It was established at `since`;
+    /// `joined` says whether UPTODATE has arrived on it. A short epoch is no refusal.
+    pub(super) fn on_link_down(&mut self, since: Instant, joined: bool, now: Instant) {
+        if !joined && now.since(since) < BRIEF {
             self.refused.fail(now);
         } else {
             self.refused.reset();
@@ -112,11 +114,15 @@ mod tests {
         assert!(pauses.fail(Channel::Quorum, now) && pauses.fail(Channel::Election, now));
         pauses.on_message();
         assert_eq!([Channel::Quorum, Channel::Election].map(|of| pauses.until(of)), [None; 2]);
-        pauses.on_link_down(now, now);
+        pauses.on_link_down(now, false, now);
         pauses.on_message();
         assert_eq!(pauses.until(Channel::Quorum), Some(now.after(FIRST)));
         assert_eq!(pauses.until(Channel::Election), None);
-        pauses.on_link_down(now, now.after(BRIEF));
-        assert_eq!(pauses.until(Channel::Quorum), None);
+        for (joined, ends) in [(false, now.after(BRIEF)), (true, now)] {
+            pauses.on_link_down(now, false, now);
+            assert!(pauses.until(Channel::Quorum).is_some());
+            pauses.on_link_down(now, joined, ends);
+            assert_eq!(pauses.until(Channel::Quorum), None, "joined {joined}");
+        }
     }
 }

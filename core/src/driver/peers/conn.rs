@@ -49,6 +49,8 @@ pub(super) struct PeerConn {
     pub(super) unfinished: Unfinished,
     /// When the connection was established.
     pub(super) up_since: Instant,
+    /// Has UPTODATE arrived on it? This server has then joined the epoch of the other end.
+    pub(super) joined: bool,
     /// Has a message arrived?
     pub(super) heard: bool,
     /// When the last message arrived, or when the connection was established.
@@ -112,6 +114,7 @@ impl PeerConn {
             due: false,
             unfinished,
             up_since: now,
+            joined: false,
             heard: false,
             heard_at: now,
             taken: false,

@@ -39,7 +39,7 @@ use crate::membership::Members;
 use crate::peer::frame::{BadFrame, Bounds, Writer};
 use crate::peer::greeting::{Channel, Dialling, Local, Nonce};
 use crate::peer::secret::Secrets;
-use crate::peer::{NotedConfigs, Notification};
+use crate::peer::{FromLeader, NotedConfigs, Notification, PeerMessage};
 use admission::Admission;
 use backoff::Pauses;
 pub use close::PeerCloseReason;
@@ -537,6 +537,7 @@ impl Peers {
         while let Some(message) = conn.reader.decode_message(dialled, &mut conn.buffer)? {
             first |= !std::mem::replace(&mut conn.heard, true);
             conn.unfinished.ended();
+            conn.joined |= matches!(message, PeerMessage::Leader(FromLeader::UpToDate { .. }));
             self.inputs.push_back(Input::Peer(link, PeerEvent::Message(message)));
         }
         self.reads &= self.has_room();
