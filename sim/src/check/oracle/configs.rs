@@ -61,15 +61,21 @@ impl Zab {
             return Cow::Borrowed(&self.voters);
         };
         let version = configs.in_force.get(&id).copied().unwrap_or_default();
-        let active = match configs.versioned(version) {
-            Some((_, config)) => config.voters.clone(),
-            None => self.listed_by(id),
-        };
+        let active = self.active_voters(configs, id);
         let next = self.servers.get(&id).and_then(|server| configs.last_on(server.path()));
         Cow::Owned(match next.filter(|(_, next)| next.version > version) {
             Some((_, next)) => active.before(&next.voters),
             None => active,
         })
+    }
+
+    /// The voters of the configuration that this server has in force.
+    fn active_voters(&self, configs: &Configs, id: ServerId) -> Voters {
+        let version = configs.in_force.get(&id).copied().unwrap_or_default();
+        match configs.versioned(version) {
+            Some((_, config)) => config.voters.clone(),
+            None => self.listed_by(id),
+        }
     }
 
     /// Whether the log of this server has named its voters.
@@ -84,18 +90,19 @@ impl Zab {
         let configs = self.configs.as_ref()?;
         let version = configs.in_force.get(&id).copied().unwrap_or_default();
         let (zxid, next) = configs.last_on(self.servers.get(&id)?.path())?;
-        let active = configs.versioned(version).map(|(_, config)| config.voters.clone());
-        let voters = [active.unwrap_or_else(|| self.listed_by(id)), next.voters.clone()];
+        let voters = [self.active_voters(configs, id), next.voters.clone()];
         (next.version > version).then_some((zxid, next.version, voters))
     }
 
     /// Whether the server has to acknowledge proposals: not if it observes. `None`: a
     /// reconfiguration is about to change that, or has changed it.
     pub(super) fn acknowledges(&self, id: ServerId) -> Option<bool> {
-        let votes = self.voters_of(id).contains(id);
         let Some(configs) = &self.configs else {
-            return Some(votes);
+            return Some(self.voters.contains(id));
         };
+        // A configuration that is only logged may return its vote, and becomes durable with what
+        // the server then acknowledges (seed 0x1c of the swarm with the control `synced-twice`).
+        let votes = self.active_voters(configs, id).contains(id);
         let kept = self.servers.get(&id).map(|server| server.disk_model.kept());
         let last = kept.and_then(|kept| configs.last_on(kept));
         let votes = votes && last.is_none_or(|(_, last)| last.voters.contains(id));

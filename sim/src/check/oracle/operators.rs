@@ -79,7 +79,9 @@ impl Oracles {
     /// something on its link in the epoch of the last transaction.
     fn knows_who_lags(&mut self, id: ServerId, report: &SelfReport) -> Verdict {
         let SelfReport { status, progress, .. } = report;
-        let leads = status.serving && matches!(status.mode, Mode::Leader);
+        // The only voter is told of as standalone, also while servers that an operator may add are
+        // connected (seed 0x81076 of the swarm at 4997e86).
+        let leads = status.serving && matches!(status.mode, Mode::Leader | Mode::Standalone);
         let links = if leads { self.zab.progress_of(id) } else { BTreeMap::new() };
         let others = || progress.iter().filter(|other| other.server != id);
         let voters = self.zab.voters_of(id);
