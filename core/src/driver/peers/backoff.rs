@@ -10,8 +10,7 @@ use crate::peer::greeting::Channel;
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// A link that this server has dialled, and that ends sooner and before the server has joined the
-/// epoch, counts as refused.
+/// A link that this server has dialled and that ends sooner counts as refused.
 const BRIEF: Duration = Duration::from_millis(100);
 
 /// The pauses before one server is dialled.
@@ -21,8 +20,8 @@ pub(super) struct Pauses {
     link: Backoff,
     /// After failures to reach its election port.
     election: Backoff,
-    /// After links that one of both sides has refused. Notifications of the server do not end it:
-    /// they come from a server that is there, and leads, and refuses the next link as well.
+    /// After links that one of both sides has refused. A notification does not end it: the server
+    /// leads, and refuses the next link as well. One that looks for a leader has ended its epoch.
     refused: Backoff,
 }
 
@@ -42,15 +41,19 @@ impl Pauses {
         self.election.reset();
     }
 
+    /// The server looks for a leader. Whatever it has refused, the next leader judges anew.
+    pub(super) fn on_looking(&mut self) {
+        self.refused.reset();
+    }
+
     /// The election port was reached.
     pub(super) fn on_election_up(&mut self) {
         self.election.reset();
     }
 
-    /// Notes that a link that this server has dialled has ended. It was established at `since`;
-    /// `joined` says whether UPTODATE has arrived on it. A short epoch is no refusal.
-    pub(super) fn on_link_down(&mut self, since: Instant, joined: bool, now: Instant) {
-        if !joined && now.since(since) < BRIEF {
+    /// Notes that a link that this server has dialled has ended, and was established at `since`.
+    pub(super) fn on_link_down(&mut self, since: Instant, now: Instant) {
+        if now.since(since) < BRIEF {
             self.refused.fail(now);
         } else {
             self.refused.reset();
@@ -114,15 +117,14 @@ mod tests {
         assert!(pauses.fail(Channel::Quorum, now) && pauses.fail(Channel::Election, now));
         pauses.on_message();
         assert_eq!([Channel::Quorum, Channel::Election].map(|of| pauses.until(of)), [None; 2]);
-        pauses.on_link_down(now, false, now);
+        pauses.on_link_down(now, now);
         pauses.on_message();
         assert_eq!(pauses.until(Channel::Quorum), Some(now.after(FIRST)));
         assert_eq!(pauses.until(Channel::Election), None);
-        for (joined, ends) in [(false, now.after(BRIEF)), (true, now)] {
-            pauses.on_link_down(now, false, now);
-            assert!(pauses.until(Channel::Quorum).is_some());
-            pauses.on_link_down(now, joined, ends);
-            assert_eq!(pauses.until(Channel::Quorum), None, "joined {joined}");
-        }
+        pauses.on_link_down(now, now.after(BRIEF));
+        assert_eq!(pauses.until(Channel::Quorum), None);
+        pauses.on_link_down(now, now);
+        pauses.on_looking();
+        assert_eq!(pauses.until(Channel::Quorum), None);
     }
 }

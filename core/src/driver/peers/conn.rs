@@ -49,8 +49,6 @@ pub(super) struct PeerConn {
     pub(super) unfinished: Unfinished,
     /// When the connection was established.
     pub(super) up_since: Instant,
-    /// Has UPTODATE arrived on it? This server has then joined the epoch of the other end.
-    pub(super) joined: bool,
     /// Has a message arrived?
     pub(super) heard: bool,
     /// When the last message arrived, or when the connection was established.
@@ -114,7 +112,6 @@ impl PeerConn {
             due: false,
             unfinished,
             up_since: now,
-            joined: false,
             heard: false,
             heard_at: now,
             taken: false,

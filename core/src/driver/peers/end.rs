@@ -80,8 +80,8 @@ impl Peers {
         let Some(conn) = self.conns.get(&link) else { return };
         let Some(server) = conn.peer else { return };
         if conn.is_dialled() {
-            let (since, joined) = (conn.up_since, conn.joined);
-            self.peers.entry(server).or_default().pauses.on_link_down(since, joined, now);
+            let since = conn.up_since;
+            self.peers.entry(server).or_default().pauses.on_link_down(since, now);
         }
         self.notes.push(PeerNote::Down { link, server, why });
         self.push(Input::Peer(link, PeerEvent::Down));

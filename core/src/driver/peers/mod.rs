@@ -39,7 +39,7 @@ use crate::membership::Members;
 use crate::peer::frame::{BadFrame, Bounds, Writer};
 use crate::peer::greeting::{Channel, Dialling, Local, Nonce};
 use crate::peer::secret::Secrets;
-use crate::peer::{FromLeader, NotedConfigs, Notification, PeerMessage};
+use crate::peer::{NotedConfigs, Notification, ServerState};
 use admission::Admission;
 use backoff::Pauses;
 pub use close::PeerCloseReason;
@@ -412,8 +412,13 @@ impl Peers {
 
     /// Queues an input for the core.
     pub(super) fn push(&mut self, input: Input) {
-        if let Input::Election(from, _) = input {
-            self.end_pauses(from);
+        if let Input::Election(from, notification) = &input {
+            self.end_pauses(*from);
+            if notification.server_state == ServerState::Looking
+                && let Some(peer) = self.peers.get_mut(from)
+            {
+                peer.pauses.on_looking();
+            }
         }
         self.inputs.push_back(input);
         self.reads &= self.has_room();
@@ -537,7 +542,6 @@ impl Peers {
         while let Some(message) = conn.reader.decode_message(dialled, &mut conn.buffer)? {
             first |= !std::mem::replace(&mut conn.heard, true);
             conn.unfinished.ended();
-            conn.joined |= matches!(message, PeerMessage::Leader(FromLeader::UpToDate { .. }));
             self.inputs.push_back(Input::Peer(link, PeerEvent::Message(message)));
         }
         self.reads &= self.has_room();

@@ -87,8 +87,12 @@ impl Net {
     }
 
     pub(super) fn notify(&mut self, from: ServerId, to: ServerId, round: u64) {
+        self.say(from, to, notification(round));
+    }
+
+    pub(super) fn say(&mut self, from: ServerId, to: ServerId, what: Notification) {
         let now = self.now;
-        self.end(from).deliver(&mut Vec::new(), &mut vec![(to, notification(round))], now);
+        self.end(from).deliver(&mut Vec::new(), &mut vec![(to, what)], now);
     }
 
     /// Lets time pass in steps of 10 ms, and everything happen that is due.
