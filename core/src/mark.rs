@@ -345,6 +345,14 @@ marks! {
     ConfigSeen,
     /// a leader that serves no clients closes a connection
     LeaderServesNobody,
+    /// an observer that serves is sent a transaction that has just been committed
+    Informed,
+    /// the same for an observer that does not serve yet
+    InformedEarly,
+    /// an observer has the history, and waits until what was logged before it came is committed
+    ObserverHeld,
+    /// an observer that becomes a voter is sent what is not committed yet
+    ObserverVotes,
 }
 
 /// A set of [`Mark`]s.

@@ -322,7 +322,7 @@ impl Server {
             return;
         }
         let Role::Leading(leader) = &mut self.role else { unreachable!("only a leader activates") };
-        leader.activate(&self.replica, cx);
+        leader.activate(&mut self.replica, cx);
         leader.propose_config(&mut self.replica, cx);
         self.resume_clients(cx);
     }
@@ -358,7 +358,7 @@ impl Server {
             }
             Role::Following(_) => {}
             Role::Leading(leader) => {
-                let effect = leader.on_new_members(cx);
+                let effect = leader.on_new_members(&self.replica, cx);
                 self.apply_leader_effect(effect, cx);
             }
         }

@@ -284,7 +284,10 @@ fn after_leaders(message: Option<&FromLeader>) -> Option<FromLeader> {
         Some(FromLeader::Differs { .. }) => {
             FromLeader::TakeOver { vote: Vote { epoch, zxid, candidate: ServerId(3) } }
         }
-        Some(FromLeader::TakeOver { .. }) => return None,
+        Some(FromLeader::TakeOver { .. }) => {
+            FromLeader::Inform(Entry { zxid, bytes: Bytes::from_static(b"a change") })
+        }
+        Some(FromLeader::Inform(_)) => return None,
     })
 }
 

@@ -26,11 +26,11 @@ pub(super) struct Around {
 impl Around {
     pub(super) fn message(&self, source: &mut Source<'_>) -> PeerMessage {
         let timeout_ms = 4_000 + u32::from(source.byte());
-        match source.below(22) {
+        match source.below(23) {
             kind @ (0 | 2 | 5 | 9 | 11 | 14..=17 | 19) => {
                 PeerMessage::Learner(self.learner_message(kind, timeout_ms, source))
             }
-            kind @ (1 | 3 | 4 | 6..=8 | 10 | 12 | 13 | 18 | 21) => {
+            kind @ (1 | 3 | 4 | 6..=8 | 10 | 12 | 13 | 18 | 21 | 22) => {
                 PeerMessage::Leader(self.leader_message(kind, timeout_ms, source))
             }
             _ => PeerMessage::Learner(self.request(timeout_ms, source)),
@@ -71,6 +71,10 @@ impl Around {
     fn leader_message(&self, kind: u8, timeout_ms: u32, source: &mut Source<'_>) -> FromLeader {
         match kind {
             18 => FromLeader::Differs { zxid: self.zxid(source) },
+            22 => {
+                let bytes = Bytes::copy_from_slice(source.bytes());
+                FromLeader::Inform(Entry { zxid: self.zxid(source), bytes })
+            }
             21 => FromLeader::TakeOver {
                 vote: Vote {
                     epoch: self.epoch(source),

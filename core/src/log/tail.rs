@@ -15,12 +15,14 @@ pub(crate) struct LogTail {
     after: Zxid,
     entries: VecDeque<Entry>,
     bytes: u64,
+    /// What follows this zxid stays in the tail, because learners are still to be sent it.
+    held: Option<Zxid>,
 }
 
 impl LogTail {
     /// An empty tail of a log that ends at `position`.
     pub(crate) fn after(position: Zxid) -> LogTail {
-        LogTail { after: position, entries: VecDeque::new(), bytes: 0 }
+        LogTail { after: position, entries: VecDeque::new(), bytes: 0, held: None }
     }
 
     /// Appends the next transaction.
@@ -31,10 +33,16 @@ impl LogTail {
         self.entries.push_back(entry);
     }
 
+    /// Keeps everything after this zxid; `None` keeps no more than the bound demands.
+    pub(crate) fn hold(&mut self, after: Option<Zxid>) {
+        self.held = after;
+    }
+
     /// Drops the oldest durable transactions while the tail is larger than `bytes`.
     pub(crate) fn trim(&mut self, bytes: u64, durable: Zxid) {
+        let last = self.held.map_or(durable, |held| held.min(durable));
         while self.bytes > bytes
-            && let Some(oldest) = self.entries.pop_front_if(|oldest| oldest.zxid <= durable)
+            && let Some(oldest) = self.entries.pop_front_if(|oldest| oldest.zxid <= last)
         {
             self.bytes -= oldest.bytes.len() as u64;
             self.after = oldest.zxid;
@@ -117,6 +125,17 @@ mod tests {
         let mut recent = recent();
         recent.trim(0, Zxid(5));
         assert_eq!(since(&recent, 5), Some(vec![6, 7, 8]));
+    }
+
+    #[test]
+    fn trim_keeps_entries_that_are_held() {
+        let mut recent = recent();
+        recent.hold(Some(Zxid(6)));
+        recent.trim(0, Zxid(8));
+        assert_eq!(since(&recent, 6), Some(vec![7, 8]));
+        recent.hold(None);
+        recent.trim(0, Zxid(8));
+        assert_eq!((since(&recent, 7), since(&recent, 8)), (None, Some(vec![])));
     }
 
     #[test]

@@ -68,9 +68,9 @@ impl Bounds {
     /// For all messages.
     pub const LONGEST: Bounds = Bounds { any: CONTENT_MAX, long: 0, long_kinds: &[] };
 
-    /// For messages of a leader: only snapshot chunks and proposals may be long.
+    /// For messages of a leader: only snapshot chunks and transactions may be long.
     pub const LEADER: Bounds =
-        Bounds { any: SMALL_MAX, long: CONTENT_MAX, long_kinds: &[SNAP, PROPOSAL] };
+        Bounds { any: SMALL_MAX, long: CONTENT_MAX, long_kinds: &[SNAP, PROPOSAL, INFORM] };
 
     /// For messages of a learner: only requests and lists of sessions (in pongs) may have up to
     /// `long` bytes.
@@ -86,9 +86,11 @@ impl Bounds {
     }
 }
 
-// The variants' indices in `FromLeader` (`SNAP`, `PROPOSAL`) and `FromLearner` (`PONG`, `REQUEST`).
+// The variants' indices in `FromLeader` (`SNAP`, `PROPOSAL`, `INFORM`) and `FromLearner` (`PONG`,
+// `REQUEST`).
 const SNAP: u8 = 2;
 const PROPOSAL: u8 = 3;
+const INFORM: u8 = 11;
 const PONG: u8 = 5;
 const REQUEST: u8 = 6;
 
@@ -369,7 +371,8 @@ mod tests {
         let snap = FromLeader::Snap { zxid: Zxid(1), index: 0, bytes, last: false };
         let learner = Bounds::learner(1 << 20);
         for (message, kind, of_learner) in [
-            (PeerMessage::from(FromLeader::Proposal(entry)), PROPOSAL, false),
+            (PeerMessage::from(FromLeader::Proposal(entry.clone())), PROPOSAL, false),
+            (FromLeader::Inform(entry).into(), INFORM, false),
             (snap.into(), SNAP, false),
             (pong.into(), PONG, true),
             (request.into(), REQUEST, true),

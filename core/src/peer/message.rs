@@ -222,6 +222,9 @@ pub enum FromLeader {
         /// The vote for that server.
         vote: Vote,
     },
+    /// The next transaction, which is committed (ZAB-14). Sent to learners that observe and speak
+    /// version 6 of the protocol or later.
+    Inform(Entry),
 }
 
 impl PeerMessage {
@@ -326,6 +329,9 @@ impl fmt::Display for FromLeader {
             FromLeader::Synced { conn, request } => write!(f, "SYNCED {conn}#{request}"),
             FromLeader::Differs { zxid } => write!(f, "DIFFERS at {zxid}"),
             FromLeader::TakeOver { vote } => write!(f, "TAKEOVER {vote}"),
+            FromLeader::Inform(entry) => {
+                write!(f, "INFORM {} {}B", entry.zxid, entry.bytes.len())
+            }
         }
     }
 }

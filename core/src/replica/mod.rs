@@ -192,6 +192,11 @@ impl Replica {
         &self.recent
     }
 
+    /// Keeps what follows this zxid in memory, for the observers that are to be informed of it.
+    pub(crate) fn hold_recent(&mut self, after: Option<Zxid>) {
+        self.recent.hold(after);
+    }
+
     pub(crate) fn state(&self) -> &DurableState {
         &self.state
     }

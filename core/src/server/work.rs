@@ -114,10 +114,10 @@ impl Server {
             self.complete_syncs(cx);
         }
         let committed = self.replica.log().committed();
-        if let Role::Leading(leader) = &self.role
+        if let Role::Leading(leader) = &mut self.role
             && committed > before
         {
-            leader.send_commit(committed, cx);
+            leader.send_commit(committed, &mut self.replica, cx);
         }
         if count > 1 {
             cx.mark(Mark::CommitBatch);
@@ -145,5 +145,6 @@ impl Server {
     pub(super) fn forget_agreed(&mut self) {
         self.work.agreed = self.replica.log().committed();
         self.work.confirmed.clear();
+        self.replica.hold_recent(None);
     }
 }

@@ -4,11 +4,10 @@
 //! Owns its link, its promise to this leader, and the sessions to renew at the leader. Must not
 //! answer clients. Its event handlers return effects, on which `server` acts.
 
+mod receive;
 mod take_over;
 
 use std::collections::{BTreeMap, BTreeSet};
-
-use bytes::Bytes;
 
 use super::DIGESTS;
 use crate::cx::Cx;
@@ -248,9 +247,13 @@ impl Follower {
             FromLeader::Commit { zxid } if serves && zxid <= replica.log().appended() => {
                 FollowerEffect::Commit(zxid)
             }
+            FromLeader::Inform(entry) if serves => self.on_inform(entry, replica, cx),
             FromLeader::Ping { round, sent, echo } => self.on_ping(round, sent, echo, replica, cx),
             FromLeader::Synced { conn, request } if serves => FollowerEffect::Synced(conn, request),
-            FromLeader::Commit { .. } | FromLeader::Synced { .. } | FromLeader::Differs { .. } => {
+            FromLeader::Commit { .. }
+            | FromLeader::Inform(_)
+            | FromLeader::Synced { .. }
+            | FromLeader::Differs { .. } => {
                 self.refuse(PeerMisbehaved::OutOfTurn(message.to_string()), cx)
             }
         }
@@ -401,42 +404,6 @@ impl Follower {
             cx.mark(Mark::FoundEmpty);
         }
         FollowerEffect::None
-    }
-
-    fn on_trunc(&mut self, to: Zxid, replica: &mut Replica, cx: &mut Cx<'_>) -> FollowerEffect {
-        let Phase::Synchronization { link, .. } = self.phase else {
-            return self.refuse(PeerMisbehaved::OutOfTurn(format!("TRUNC {to}")), cx);
-        };
-        if self.keeps_data {
-            cx.mark(Mark::EnsembleDiffers);
-            let what = "the leader has no data, and its epoch is later than that of the data here: \
-                stop the servers without \
-                        data, remove their data directories, and start them after this one";
-            return self.refuse(LinkCloseReason::Incompatible(what.to_owned()), cx);
-        }
-        match replica.truncate(to, cx) {
-            Ok(last) => {
-                cx.mark(Mark::Truncated);
-                cx.send_peer(link, FromLearner::SyncAt { last, nonce: replica.nonce_at(last) });
-                FollowerEffect::None
-            }
-            Err(what) => self.refuse(PeerMisbehaved::History(what), cx),
-        }
-    }
-
-    fn on_snap(
-        &mut self,
-        (zxid, index, bytes, last): (Zxid, u32, Bytes, bool),
-        replica: &mut Replica,
-        cx: &mut Cx<'_>,
-    ) -> FollowerEffect {
-        let Phase::Synchronization { .. } = self.phase else {
-            return self.refuse(PeerMisbehaved::OutOfTurn(format!("SNAP {zxid}")), cx);
-        };
-        match replica.receive_chunk(zxid, index, bytes, last, cx) {
-            Ok(()) => FollowerEffect::None,
-            Err(what) => self.refuse(PeerMisbehaved::History(what), cx),
-        }
     }
 
     fn on_proposal(

@@ -11,6 +11,7 @@
 //!
 //! ```text
 //! ensemble N                  servers 1 to N, with empty disks and a tick of 1 s
+//! ensemble N observers M      the same, and M servers more that observe
 //! grow N                      configures servers 1 to N; new ones have empty disks; takes effect
 //!                             at the next boot of each server
 //! reconfigurable N            servers 1 to N, which may be reconfigured by everybody
@@ -65,7 +66,7 @@ use zabkeeper_core::peer::{FromLeader, NotedConfigs, Notification, PeerMessage};
 use zabkeeper_core::store::DiskEvent;
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::{
-    Config, ConnId, EnsembleConfig, Epoch, Input, Instant, LinkCloseReason, LinkId, Now,
+    Config, ConnId, EnsembleConfig, Epoch, Input, Instant, LinkCloseReason, LinkId, Members, Now,
     ReconfigOptions, Server, ServerId, Voters, WallMs, Zxid,
 };
 
@@ -204,10 +205,12 @@ impl Play {
         self.leaders.clear();
     }
 
-    fn assemble(&mut self, count: u64) {
+    fn assemble(&mut self, count: u64, observers: u64) {
         let voters = Voters::new((1..=count).map(ServerId));
-        for id in voters.ids() {
-            let config = Config::new(id, voters.clone(), Duration::from_millis(1000));
+        let observers = (count + 1..=count + observers).map(ServerId);
+        let members = Members::new(voters).with_observers(observers);
+        for id in members.ids() {
+            let config = Config::new(id, members.clone(), Duration::from_millis(1000));
             self.members.insert(id, Member::new(config.expect("a fine config")));
         }
     }

@@ -325,7 +325,9 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::TakeOverReceived
         | Mark::ElectionNamed
         | Mark::ConfigSeen
-        | Mark::LeaderServesNobody => RARE,
+        | Mark::LeaderServesNobody
+        | Mark::ObserverHeld
+        | Mark::ObserverVotes => RARE,
         Mark::ElectionAlone
         | Mark::HistoryReplayed
         | Mark::ConnHeld
@@ -368,7 +370,8 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::SetWatchesData
         | Mark::SetWatchesChildren
         | Mark::WatchRemoved
-        | Mark::WatchMissing => USUAL,
+        | Mark::WatchMissing
+        | Mark::InformedEarly => USUAL,
         Mark::ReadBehindWrite
         | Mark::WriteRefused
         | Mark::CommitBatch
@@ -384,7 +387,8 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::CommitLeaderLast
         | Mark::CommitAckLate
         | Mark::SetWatchesKept
-        | Mark::WatchShared => OFTEN,
+        | Mark::WatchShared
+        | Mark::Informed => OFTEN,
     }
 }
 

@@ -248,6 +248,8 @@ impl Leader {
                 }
                 self.maybe_synchronize(replica, cx);
             }
+            // An observer is sent only what is committed, so it waits until this leader serves.
+            Phase::Synchronization { .. } if learner.is_informed() => {}
             Phase::Synchronization { epoch, .. } | Phase::Broadcast { epoch, .. } => {
                 learner.start_sync(last, replica, *epoch, cx);
             }
@@ -274,11 +276,7 @@ impl Leader {
         let epoch = *epoch;
         let write = replica.begin_epoch(epoch, &self.seed, cx);
         self.phase = Phase::Synchronization { epoch, write, own: false, recording: None };
-        for learner in self.learners.values_mut() {
-            if let Stage::Promised { last } = learner.stage {
-                learner.start_sync(last, replica, epoch, cx);
-            }
-        }
+        self.start_syncs(epoch, |learner| !learner.is_informed(), replica, cx);
     }
 
     /// A learner reports its last zxid, after TRUNC or a snapshot.
@@ -323,9 +321,11 @@ impl Leader {
         if !serves {
             return self.maybe_establish(replica, cx);
         }
-        if learner.is_ready() {
+        if learner.may_serve(replica.log()) {
             cx.mark(Mark::LearnerJoined);
             learner.serve(replica, cx);
+        } else if learner.is_ready() {
+            cx.mark(Mark::ObserverHeld);
         }
         LeaderEffect::None
     }

@@ -71,7 +71,9 @@ impl Leader {
         cx.mark(Mark::HandOverNamed);
         let (epoch, zxid) = (replica.state().current_epoch, replica.log().appended());
         let vote = Vote { epoch, zxid, candidate };
-        for learner in self.learners.values().filter(|learner| learner.is_synced()) {
+        let log = replica.log();
+        let told = |learner: &&Learner| learner.is_synced() && learner.has_log(log);
+        for learner in self.learners.values().filter(told) {
             cx.send_peer(learner.link, FromLeader::TakeOver { vote });
         }
         Some(vote)

@@ -14,11 +14,17 @@
 //!                             ▼
 //!                           Live ─► Synced ─► Serving        receives each proposal as it is made
 //! ```
+//!
+//! A learner that observes is sent a transaction when it is committed, so it never has to truncate
+//! what this leader has sent. It is synchronised once the leader serves, and it serves once
+//! everything is committed that was logged before it came: writes of its clients, which an earlier
+//! link has forwarded, may be among that.
 
 use super::FollowerInfo;
 use crate::cx::Cx;
 use crate::ids::{Epoch, Instant, LinkId, ServerId, Zxid};
 use crate::io::Mark;
+use crate::log::Log;
 use crate::membership::HistoryInfo;
 use crate::peer::FromLeader;
 use crate::peer::greeting::FIRST_RECONFIGURABLE;
@@ -68,6 +74,9 @@ pub(super) struct Learner {
     /// The zxid that it had been sent before a ping that it has not answered, and the time of that
     /// ping. Later pings leave the mark alone, so there is one at most.
     pinged: Option<(Zxid, Instant)>,
+    /// If it observes: the end of the log when its synchronisation began, which must be committed
+    /// before it serves. It forwards every write again that is not in its history then.
+    known_from: Zxid,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,15 +131,30 @@ impl Learner {
             acked: Zxid::ZERO,
             received: Zxid::ZERO,
             pinged: None,
+            known_from: Zxid::ZERO,
         }
     }
 
-    /// Checks that it has been sent no more than the log, and all of it once it is live.
-    pub(super) fn check_sent(&self, appended: Zxid) {
+    /// Is it sent INFORM for what is committed, instead of PROPOSAL and COMMIT? Releases before 0.3
+    /// do not know that message.
+    pub(super) fn is_informed(&self) -> bool {
+        const KNOWS_INFORM: bool = true;
+        KNOWS_INFORM && !self.votes
+    }
+
+    /// The end of what it may be sent: the log, or the committed part of it.
+    fn sendable(&self, log: &Log) -> Zxid {
+        if self.is_informed() { log.committed() } else { log.appended() }
+    }
+
+    /// Checks that it has been sent no more than the log, and all that it may be sent once it is
+    /// live.
+    pub(super) fn check_sent(&self, log: &Log) {
         let Learner { server, sent, .. } = self;
+        let (appended, sendable) = (log.appended(), self.sendable(log));
         assert!(*sent <= appended, "server {server} was sent {sent}, beyond {appended}");
-        let lacks = self.is_live() && *sent != appended;
-        assert!(!lacks, "live server {server} was sent {sent}, short of {appended}");
+        let lacks = self.is_live() && *sent < sendable;
+        assert!(!lacks, "live server {server} was sent {sent}, short of {sendable}");
         let is_syncing = self.is_syncing();
         assert!(is_syncing || !self.reading, "a read for server {server} in {:?}", self.stage);
         let acked = !self.keeps_voters || self.sent_voters && self.is_synced();
@@ -152,6 +176,17 @@ impl Learner {
         self.is_synced() && self.keeps_voters
     }
 
+    /// May it serve, as soon as the leader does?
+    pub(super) fn may_serve(&self, log: &Log) -> bool {
+        let knows = !self.is_informed() || self.known_from <= log.committed();
+        self.stage == Stage::Synced && self.keeps_voters && knows
+    }
+
+    /// Has it been sent the whole log?
+    pub(super) fn has_log(&self, log: &Log) -> bool {
+        self.sent == log.appended()
+    }
+
     /// Is its history being synchronised with the leader's?
     pub(super) fn is_syncing(&self) -> bool {
         matches!(self.stage, Stage::Truncating | Stage::Snapshotting { .. } | Stage::CatchingUp)
@@ -160,7 +195,7 @@ impl Learner {
     /// The learner has reported its last zxid after TRUNC or a snapshot: marks what follows.
     pub(super) fn note_answer(&self, last: Zxid, replica: &Replica, cx: &mut Cx<'_>) {
         let shares = replica.history().last_at_or_before(last) == Some(last);
-        let complete = last == replica.log().appended();
+        let complete = last == self.sendable(replica.log());
         match (self.stage == Stage::Truncating, shares, complete) {
             (true, false, _) => cx.mark(Mark::SyncTruncAgain),
             (true, true, true) => cx.mark(Mark::SyncTruncOnly),
@@ -199,7 +234,7 @@ impl Learner {
         assert!(!self.is_live() && !self.reading, "{last} is reported in {:?}", self.stage);
         match replica.history().last_at_or_before(last) {
             Some(shared) if shared == last => {
-                cx.mark(if last == replica.log().appended() {
+                cx.mark(if last == self.sendable(replica.log()) {
                     Mark::SyncDiffEmpty
                 } else {
                     Mark::SyncDiff
@@ -241,6 +276,7 @@ impl Learner {
         epoch: Epoch,
         cx: &mut Cx<'_>,
     ) {
+        self.known_from = replica.log().appended();
         let shares = replica.history().last_at_or_before(last) == Some(last);
         let newer = replica.newest_snapshot().filter(|zxid| shares && *zxid > last);
         let (limits, in_memory) = (&cx.config.limits, replica.recent().since(last).is_some());
@@ -279,15 +315,18 @@ impl Learner {
 
     fn pump_log(&mut self, replica: &Replica, epoch: Epoch, cx: &mut Cx<'_>) {
         let bulk = cx.config.limits.bulk_bytes;
-        let Some(recent) = replica.recent().since(self.sent) else {
+        let sendable = self.sendable(replica.log());
+        let recent = replica.recent().since(self.sent);
+        if recent.is_none() && self.sent < sendable {
             cx.mark(Mark::SyncFromDisk);
             self.reading = true;
             let (link, after) = (self.link, self.sent);
             return cx.out.disk.push(DiskCommand::ReadLog { link, after, bytes: bulk });
-        };
+        }
         cx.mark(Mark::SyncFromMemory);
         let mut bytes = 0;
-        for entry in recent {
+        let recent = recent.into_iter().flatten();
+        for entry in recent.take_while(|entry| entry.zxid <= sendable) {
             if bytes > u64::from(bulk) {
                 self.awaiting_drain = true;
                 return;
@@ -298,7 +337,7 @@ impl Learner {
         }
         // The learner becomes live in the step that sends the last entry, so it misses no proposal.
         self.stage = Stage::Live;
-        self.check_sent(replica.log().appended());
+        self.check_sent(replica.log());
         self.send_voters(replica, epoch, cx);
     }
 
@@ -335,9 +374,13 @@ impl Learner {
         let reads = self.reading && self.stage == Stage::CatchingUp;
         assert!(reads, "the log was read for a learner in {:?}", self.stage);
         self.reading = false;
+        let sendable = self.sendable(replica.log());
         for entry in found? {
             if entry.zxid <= self.sent || entry.zxid > replica.log().appended() {
                 return Err(format!("the disk read {} after {}", entry.zxid, self.sent));
+            }
+            if entry.zxid > sendable {
+                break;
             }
             self.sent = entry.zxid;
             cx.send_peer(self.link, FromLeader::Proposal(entry));
@@ -370,9 +413,9 @@ impl Learner {
 
     /// The leader serves, and the learner is ready to serve: sends UPTODATE.
     pub(super) fn serve(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
-        let ready = self.stage == Stage::Synced && self.keeps_voters;
+        let ready = self.may_serve(replica.log());
         assert!(ready, "server {} is to serve in {:?}", self.server, self.stage);
-        self.check_sent(replica.log().appended());
+        self.check_sent(replica.log());
         self.stage = Stage::Serving;
         // The learner was silent because it waited for UPTODATE. From now on the shorter silence
         // limit applies.
@@ -393,9 +436,12 @@ impl Learner {
         self.send_next(replica, epoch, cx);
     }
 
-    /// Sends a new proposal, if the learner is live.
+    /// Sends a new proposal, if the learner is live and votes.
     pub(super) fn propose(&mut self, entry: &Entry, cx: &mut Cx<'_>) {
         if self.is_live() {
+            if self.is_informed() {
+                return;
+            }
             assert!(entry.zxid > self.sent, "{} is sent after {}", entry.zxid, self.sent);
             self.sent = entry.zxid;
             if matches!(self.stage, Stage::Live) {
@@ -411,10 +457,43 @@ impl Learner {
         }
     }
 
+    /// The history is committed up to `zxid`: sends COMMIT if the learner serves. If it is to be
+    /// informed, sends INFORM for each transaction that it lacks, or PROPOSAL until it serves.
+    pub(super) fn commit(&mut self, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) {
+        let serves = self.stage == Stage::Serving;
+        if !self.is_informed() || !self.is_live() || zxid <= self.sent {
+            if serves {
+                cx.send_peer(self.link, FromLeader::Commit { zxid });
+            }
+            return;
+        }
+        cx.mark(if serves { Mark::Informed } else { Mark::InformedEarly });
+        for entry in self.lacking(replica).take_while(|entry| entry.zxid <= zxid) {
+            let entry = entry.clone();
+            let message =
+                if serves { FromLeader::Inform(entry) } else { FromLeader::Proposal(entry) };
+            cx.send_peer(self.link, message);
+        }
+        self.sent = zxid;
+    }
+
+    /// What a live learner has not been sent.
+    fn lacking<'a>(&self, replica: &'a Replica) -> impl Iterator<Item = &'a Entry> + use<'a> {
+        let recent = replica.recent().since(self.sent);
+        recent.expect("what learners are to be informed of stays in memory")
+    }
+
     /// The learner is a voter from now on, or is none. One that does not vote acknowledges nothing.
-    pub(super) fn set_votes(&mut self, votes: bool) {
+    /// A new voter is sent what is not committed yet: its acknowledgement may be needed.
+    pub(super) fn set_votes(&mut self, votes: bool, replica: &Replica, cx: &mut Cx<'_>) {
+        let was_informed = self.is_informed();
         self.votes = votes;
         self.marked = self.marked.filter(|_| votes);
+        if was_informed && !self.is_informed() && self.is_live() {
+            cx.mark(Mark::ObserverVotes);
+            let lacking = Vec::from_iter(self.lacking(replica).cloned());
+            lacking.iter().for_each(|entry| self.propose(entry, cx));
+        }
     }
 
     /// The learner has sent a message. Until it serves, any message is a sign of life.

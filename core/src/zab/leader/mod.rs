@@ -27,6 +27,7 @@ use crate::cx::Cx;
 use crate::identity::Seed;
 use crate::ids::{Epoch, Instant, LinkId, ServerId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
+use crate::log::Log;
 use crate::membership::{HistoryInfo, HistoryStatus, Members};
 use crate::peer::{FromLearner, LinkCloseReason, PeerMisbehaved, StepDownReason};
 use crate::replica::Replica;
@@ -148,12 +149,12 @@ impl Leader {
             Phase::Gathering | Phase::Promising { .. } | Phase::Synchronization { .. } => {}
         }
         if cfg!(debug_assertions) {
-            self.check_learners(replica.log().appended());
+            self.check_learners(replica.log());
         }
     }
 
     /// Visits each learner.
-    fn check_learners(&self, appended: Zxid) {
+    fn check_learners(&self, log: &Log) {
         let mut servers = BTreeSet::new();
         for (link, learner) in &self.learners {
             let server = learner.server;
@@ -162,7 +163,7 @@ impl Leader {
             let accepted = learner.accepted;
             let follows = self.epoch().is_none_or(|epoch| accepted <= epoch);
             assert!(follows, "server {server} has promised {accepted}: {:?}", self.epoch());
-            learner.check_sent(appended);
+            learner.check_sent(log);
         }
     }
 
@@ -367,7 +368,19 @@ impl Leader {
         else {
             return;
         };
-        for learner in self.learners.values_mut() {
+        let serves = self.serving().is_some();
+        self.start_syncs(epoch, |learner| serves || !learner.is_informed(), replica, cx);
+    }
+
+    /// Synchronises the learners that wait for it and for which `may` holds.
+    fn start_syncs(
+        &mut self,
+        epoch: Epoch,
+        may: impl Fn(&Learner) -> bool,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) {
+        for learner in self.learners.values_mut().filter(|learner| may(learner)) {
             if let Stage::Promised { last } = learner.stage {
                 learner.start_sync(last, replica, epoch, cx);
             }
@@ -384,7 +397,7 @@ impl Leader {
     }
 
     /// Service begins; the initial history is applied.
-    pub(crate) fn activate(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
+    pub(crate) fn activate(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
         self.check(replica);
         let Phase::Synchronization { epoch, own, .. } = self.phase else {
             unreachable!("service begins after synchronization")
@@ -398,9 +411,11 @@ impl Leader {
         cx.mark(Mark::BroadcastBegun);
         let proposer = Box::new(Proposer::new(epoch, replica, cx));
         self.phase = Phase::Broadcast { epoch, proposer };
+        replica.hold_recent(Some(replica.log().committed()));
         for learner in self.learners.values_mut().filter(|learner| learner.is_ready()) {
             learner.serve(replica, cx);
         }
+        self.start_syncs(epoch, Learner::is_informed, replica, cx);
         self.check(replica);
     }
 

@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 
-use super::learner::Stage;
 use super::sync_requests::SyncWaiter;
 use super::{Leader, LeaderEffect};
 use crate::cx::Cx;
@@ -77,9 +76,9 @@ impl Leader {
 
     /// The members have changed: what is acknowledged may suffice now, and this server may have no
     /// vote any more.
-    pub(crate) fn on_new_members(&mut self, cx: &mut Cx<'_>) -> LeaderEffect {
+    pub(crate) fn on_new_members(&mut self, replica: &Replica, cx: &mut Cx<'_>) -> LeaderEffect {
         for learner in self.learners.values_mut() {
-            learner.set_votes(cx.voters.contains(learner.server));
+            learner.set_votes(cx.voters.contains(learner.server), replica, cx);
         }
         if !cx.voters.may_lead(cx.config.id()) {
             // RECONF-11.
@@ -180,10 +179,19 @@ impl Leader {
         self.confirm(cx)
     }
 
-    /// Informs the learners that the history is committed up to `zxid`.
-    pub(crate) fn send_commit(&self, zxid: Zxid, cx: &mut Cx<'_>) {
-        for learner in self.learners.values().filter(|learner| learner.stage == Stage::Serving) {
-            cx.send_peer(learner.link, FromLeader::Commit { zxid });
+    /// Informs the learners that the history is committed up to `zxid`. An observer that has waited
+    /// for that serves from now on.
+    pub(crate) fn send_commit(&mut self, zxid: Zxid, replica: &mut Replica, cx: &mut Cx<'_>) {
+        let serves = self.serving().is_some();
+        for learner in self.learners.values_mut() {
+            learner.commit(zxid, replica, cx);
+            if serves && learner.is_informed() && learner.may_serve(replica.log()) {
+                cx.mark(Mark::LearnerJoined);
+                learner.serve(replica, cx);
+            }
+        }
+        if serves {
+            replica.hold_recent(Some(zxid));
         }
     }
 

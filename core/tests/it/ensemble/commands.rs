@@ -15,7 +15,12 @@ impl Play {
             ["ensemble", count] => {
                 self.members.clear();
                 self.forget();
-                self.assemble(count.parse().unwrap());
+                self.assemble(count.parse().unwrap(), 0);
+            }
+            ["ensemble", count, "observers", observers] => {
+                self.members.clear();
+                self.forget();
+                self.assemble(count.parse().unwrap(), observers.parse().unwrap());
             }
             ["reconfigurable", count] => {
                 self.members.clear();
@@ -39,7 +44,7 @@ impl Play {
             ["join", server, "lists", count] => self.list(id(server), count.parse().unwrap()),
             ["grow", count] => {
                 let before = std::mem::take(&mut self.members);
-                self.assemble(count.parse().unwrap());
+                self.assemble(count.parse().unwrap(), 0);
                 for (id, Member { server, disk, next_link, .. }) in before {
                     let member = self.members.get_mut(&id).expect("nobody leaves");
                     (member.server, member.disk, member.next_link) = (server, disk, next_link);

@@ -204,8 +204,8 @@ impl Id {
             ),
             Id::Z13 => (
                 "Z13",
-                "a leader commits only what a quorum holds durably, and other servers commit only \
-                 what a leader has committed",
+                "a leader commits only what a quorum holds durably; other servers commit, and \
+                 observers are sent, only what a leader has committed",
             ),
             Id::Z14 => (
                 "Z14",

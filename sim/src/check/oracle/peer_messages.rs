@@ -182,7 +182,9 @@ impl Zab {
             }
             self.is_confirmed(checks, by, *link, message, at)?;
             let to = self.servers[&by].links.get(link);
-            self.is_true(checks, &Sending { by, link: *link, to, message })?;
+            let sending = Sending { by, link: *link, to, message };
+            self.is_true(checks, &sending)?;
+            self.is_for_observers(checks, &sending)?;
             let epoch = to.and_then(|link| link.epoch);
             if let Some(view) = self.server(by).links.get_mut(link) {
                 view.sent.add(message);
@@ -366,6 +368,24 @@ impl Zab {
             checks.check(Id::Z14, bound, evidence)?;
         }
         Ok(())
+    }
+
+    /// Z13: a learner without a vote is sent only what a leader has committed.
+    fn is_for_observers(&self, checks: &mut Checks, sending: &Sending<'_>) -> Verdict {
+        let (
+            PeerMessage::Leader(FromLeader::Proposal(entry) | FromLeader::Inform(entry)),
+            Some(to),
+        ) = (sending.message, sending.to)
+        else {
+            return Ok(());
+        };
+        if self.voters_of(sending.by).contains(to.peer) {
+            return Ok(());
+        }
+        let end = self.committed.end();
+        checks.check(Id::Z13, entry.zxid <= end, || {
+            vec![sending.to_string(), format!("it has no vote, and only {end} is committed")]
+        })
     }
 
     fn has_this_history_status(

@@ -562,6 +562,7 @@ fn name(message: &PeerMessage) -> (&'static str, u64) {
         PeerMessage::Learner(FromLearner::Loading { done, .. }) => ("LOADING", *done),
         PeerMessage::Leader(FromLeader::Differs { zxid }) => ("DIFFERS", zxid.0),
         PeerMessage::Leader(FromLeader::TakeOver { vote }) => ("TAKEOVER", vote.candidate.0),
+        PeerMessage::Leader(FromLeader::Inform(entry)) => ("INFORM", entry.zxid.0),
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! A name that begins with an id is the violation that must be reported.
 
+use zabkeeper_core::peer::{FromLeader, PeerMessage};
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::{ReconfigRequest, Request};
 use zabkeeper_core::{AuthOptions, ServerId, SessionId, WallMs, Zxid};
 
-use super::{S1, S2, S3, z};
+use super::{S1, S2, S3, only_the_leader_logs, z};
 use crate::check::ensemble::{Ensemble, PARTICIPANT, line};
 use crate::check::model::Rules;
 use crate::check::observe::Observation;
@@ -126,5 +127,24 @@ fn z13_reconfiguration_is_committed_without_its_own_voters() {
         }
         h.member(S1).committed = entry.zxid;
         h.shows(S1);
+    });
+}
+
+/// ZAB-14: a server that has lost its vote observes.
+#[test]
+fn z13_observer_is_sent_what_is_not_committed() {
+    check_pair_from(configured, "Z13", |h, violating| {
+        let txn = reconfiguration(h, &[S1, S2, S3]);
+        let version = txn.zxid;
+        h.commits(txn);
+        comes_into_force(h, version);
+        let entry = only_the_leader_logs(h);
+        h.gets(S2, S1, &entry);
+        h.confirms(S2);
+        if !violating {
+            h.member(S1).committed = entry.zxid;
+            h.shows(S1);
+        }
+        h.sends(S1, S4, PeerMessage::Leader(FromLeader::Inform(entry)));
     });
 }
