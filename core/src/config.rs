@@ -39,6 +39,9 @@ pub struct Config {
     /// Whether this server serves clients while it leads others (`leaderServes`, CONF-39). Default:
     /// yes.
     pub leader_serves: bool,
+    /// Whether followers feed observers, and observers prefer a follower to the leader
+    /// (`observerMasterPort`, CONF-18). Default: no.
+    pub observer_masters: bool,
     /// Contents of `/zookeeper/config` (DATA-27). Default: the node is empty.
     pub membership: Option<Membership>,
     /// Reconfiguration, if it is enabled (`reconfigEnabled`, RECONF-01). Default: no.
@@ -254,6 +257,7 @@ impl Config {
             sessions: SessionOptions::default(),
             read_only_mode: false,
             leader_serves: true,
+            observer_masters: false,
             membership: None,
             reconfig: None,
             map_salt: 0,

@@ -147,6 +147,8 @@ pub enum PeerCommand {
     /// Try once to establish a link with this server, after a pause if the last attempts failed.
     /// The answer is [`PeerEvent::Up`] or [`PeerEvent::Unreachable`].
     Dial(ServerId),
+    /// The same at the port for observers (`observerMasterPort`).
+    DialMaster(ServerId),
     /// Send a message.
     Send(LinkId, PeerMessage),
     /// Close a link once all earlier messages are sent, as far as the other end reads them.
@@ -294,6 +296,7 @@ impl fmt::Display for PeerCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PeerCommand::Dial(peer) => write!(f, "dial s{peer}"),
+            PeerCommand::DialMaster(peer) => write!(f, "dial s{peer} for observers"),
             PeerCommand::Send(link, message) => write!(f, "{link}: {message}"),
             PeerCommand::Close(link, why) => write!(f, "{link}: close, {why}"),
         }

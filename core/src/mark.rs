@@ -353,6 +353,18 @@ marks! {
     ObserverHeld,
     /// an observer that becomes a voter is sent what is not committed yet
     ObserverVotes,
+    /// a follower begins to feed an observer
+    ObserverAdopted,
+    /// an observer has committed more than the follower that is to feed it
+    ObserverAhead,
+    /// a follower relays a write of an observer's client to the leader
+    ObserverRelayed,
+    /// a leader learns that a follower feeds an observer
+    ObserverAttached,
+    /// a leader ignores what a follower relays for an observer that another server feeds
+    ObserverMoved,
+    /// an observer turns to the next server, because the one that was to feed it does not
+    ObserverTriesNext,
 }
 
 /// A set of [`Mark`]s.

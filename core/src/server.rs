@@ -290,9 +290,13 @@ impl Server {
                 if let Role::Following(follower) = &mut self.role {
                     follower.activate(&mut self.replica, cx);
                 }
+                self.adopt_observers(cx);
                 self.resume_clients(cx);
             }
             FollowerEffect::Synced(conn, request) => self.await_applied(conn, request, cx),
+            FollowerEffect::SyncedBehind(behind, conn, request) => {
+                self.await_informed(behind, (conn, request), cx);
+            }
             FollowerEffect::Differs(zxid) => self.on_difference(zxid, cx),
             FollowerEffect::Abandon(why) => self.look(None, why, cx),
             FollowerEffect::TakeOver(next) => self.on_take_over(next, cx),
@@ -356,6 +360,12 @@ impl Server {
                 self.front.end_read_only(&mut self.replica, cx);
                 self.continue_election(cx);
             }
+            // A voter follows its leader itself.
+            Role::Following(follower)
+                if follower.is_behind_master() && cx.voters.contains(cx.config.id()) =>
+            {
+                self.look(None, LinkCloseReason::Unwanted, cx);
+            }
             Role::Following(_) => {}
             Role::Leading(leader) => {
                 let effect = leader.on_new_members(&self.replica, cx);
@@ -378,7 +388,7 @@ impl Server {
     /// Becomes a follower of `leader`.
     fn follow(&mut self, leader: ServerId, cx: &mut Cx<'_>) {
         cx.mark(Mark::ElectionJoined);
-        for link in mem::take(&mut self.inbound).into_keys() {
+        for link in self.take_unfed(leader, cx) {
             cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Follows));
         }
         self.front.end_read_only(&mut self.replica, cx);
@@ -404,7 +414,9 @@ impl Server {
     ) {
         let links = match &self.role {
             Role::Looking(_) => Vec::new(),
-            Role::Following(follower) => Vec::from_iter(follower.link()),
+            Role::Following(follower) => {
+                follower.link().into_iter().chain(follower.observers().links()).collect()
+            }
             Role::Leading(leader) => leader.links().collect(),
         };
         let close = |link| PeerCommand::Close(link, why.clone());
@@ -456,6 +468,9 @@ impl Server {
             }
             Role::Following(follower) => {
                 self.timers.set(Timer::LeaderSilence, Some(follower.deadline(&self.replica)));
+                for (timer, deadline) in follower.observers().deadlines(cx) {
+                    self.timers.set(timer, deadline);
+                }
             }
             Role::Leading(leader) => {
                 for (timer, deadline) in leader.deadlines(cx) {

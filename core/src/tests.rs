@@ -16,9 +16,9 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ErrorCode;
 use crate::identity::Seed;
-use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, WallMs, Zxid};
+use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, Zxid};
 use crate::membership::{HistoryInfo, HistoryStatus};
-use crate::peer::{FromLeader, FromLearner, Notification, ServerState, SessionKind, Vote};
+use crate::peer::{Behind, FromLeader, FromLearner, Notification, ServerState, SessionKind, Vote};
 use crate::store::{DurableState, Entry};
 use crate::tree::{AclId, Node, NodeId, SnapshotHeader, SnapshotItem};
 use crate::txn::{Lifetime, Origin, Txn, TxnOp};
@@ -253,9 +253,29 @@ fn after_learners(message: Option<&FromLearner>) -> Option<FromLearner> {
         }
         Some(FromLearner::Revalidate { .. }) => FromLearner::Sync { conn, request },
         Some(FromLearner::Sync { .. }) => FromLearner::Loading { done: 300, all: 400 },
-        Some(FromLearner::Loading { .. }) => return None,
+        Some(FromLearner::Loading { .. }) => {
+            let history =
+                HistoryInfo { history_status: HistoryStatus::Complete, epoch, newcomers: 4 };
+            let leader = ServerId(2);
+            FromLearner::ObserverInfo { leader, accepted: epoch, history, ensemble: 0 }
+        }
+        Some(FromLearner::ObserverInfo { .. }) => FromLearner::Attach { behind: BEHIND },
+        Some(FromLearner::Attach { .. }) => {
+            FromLearner::RevalidateBehind { behind: BEHIND, conn, session, timeout_ms }
+        }
+        Some(FromLearner::RevalidateBehind { .. }) => {
+            FromLearner::SyncBehind { behind: BEHIND, conn, request }
+        }
+        Some(FromLearner::SyncBehind { .. }) => FromLearner::TouchedBehind {
+            behind: BEHIND,
+            touched: vec![(session, timeout_ms)],
+            digests: vec![(zxid, 70_002)],
+        },
+        Some(FromLearner::TouchedBehind { .. }) => return None,
     })
 }
+
+const BEHIND: Behind = Behind { server: ServerId(4), link: LinkId(300) };
 
 fn after_leaders(message: Option<&FromLeader>) -> Option<FromLeader> {
     let (epoch, zxid) = (Epoch(6), ZXID);
@@ -287,7 +307,12 @@ fn after_leaders(message: Option<&FromLeader>) -> Option<FromLeader> {
         Some(FromLeader::TakeOver { .. }) => {
             FromLeader::Inform(Entry { zxid, bytes: Bytes::from_static(b"a change") })
         }
-        Some(FromLeader::Inform(_)) => return None,
+        Some(FromLeader::Inform(_)) => FromLeader::Attached { behind: BEHIND, logged: zxid },
+        Some(FromLeader::Attached { .. }) => {
+            FromLeader::SyncedBehind { behind: BEHIND, conn: ConnId(300), request: 4 }
+        }
+        Some(FromLeader::SyncedBehind { .. }) => FromLeader::DiffersBehind { behind: BEHIND, zxid },
+        Some(FromLeader::DiffersBehind { .. }) => return None,
     })
 }
 

@@ -423,7 +423,7 @@ impl Live {
         let mut closed = Vec::new();
         for command in out.peers.drain(..) {
             match command {
-                PeerCommand::Dial(to) => self.dials.push_back(to),
+                PeerCommand::Dial(to) | PeerCommand::DialMaster(to) => self.dials.push_back(to),
                 PeerCommand::Send(link, message) => {
                     let mut bytes = Vec::new();
                     Writer::default().encode_message(&message, &mut bytes);

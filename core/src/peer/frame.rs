@@ -75,7 +75,11 @@ impl Bounds {
     /// For messages of a learner: only requests and lists of sessions (in pongs) may have up to
     /// `long` bytes.
     pub fn learner(long: usize) -> Bounds {
-        Bounds { any: SMALL_MAX, long: long.min(CONTENT_MAX), long_kinds: &[PONG, REQUEST] }
+        Bounds {
+            any: SMALL_MAX,
+            long: long.min(CONTENT_MAX),
+            long_kinds: &[PONG, REQUEST, TOUCHED],
+        }
     }
 
     fn of(&self, kind: Option<u8>) -> usize {
@@ -87,12 +91,13 @@ impl Bounds {
 }
 
 // The variants' indices in `FromLeader` (`SNAP`, `PROPOSAL`, `INFORM`) and `FromLearner` (`PONG`,
-// `REQUEST`).
+// `REQUEST`, `TOUCHED`).
 const SNAP: u8 = 2;
 const PROPOSAL: u8 = 3;
 const INFORM: u8 = 11;
 const PONG: u8 = 5;
 const REQUEST: u8 = 6;
+const TOUCHED: u8 = 15;
 
 /// Writes the frames of one direction of a connection.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use super::greeting::FIRST_RECONFIGURABLE;
 use super::{SessionKind, Vote};
 use crate::auth::Ids;
 use crate::identity::{EpochNonce, Identity};
-use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
+use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, Zxid};
 use crate::membership::HistoryInfo;
 use crate::store::Entry;
 use crate::txn::Origin;
@@ -132,6 +132,61 @@ pub enum FromLearner {
         /// All parts of the work.
         all: u64,
     },
+    /// The first message of an observer to a follower that is to feed it (ZAB-23). This message and
+    /// all that follow here are sent to ends that speak version 6 of the protocol or later.
+    ObserverInfo {
+        /// The leader that the observer has found.
+        leader: ServerId,
+        /// As in [`FromLearner::FollowerInfo`].
+        accepted: Epoch,
+        /// As in [`FromLearner::FollowerInfo`].
+        history: HistoryInfo,
+        /// As in [`FromLearner::FollowerInfo`].
+        ensemble: u64,
+    },
+    /// A follower feeds this observer, and relays its requests from now on.
+    Attach {
+        /// The observer.
+        behind: Behind,
+    },
+    /// Relays [`FromLearner::Revalidate`].
+    RevalidateBehind {
+        /// The observer.
+        behind: Behind,
+        /// The client's connection with the observer.
+        conn: ConnId,
+        /// The session.
+        session: SessionId,
+        /// Negotiated timeout, ms.
+        timeout_ms: u32,
+    },
+    /// Relays [`FromLearner::Sync`].
+    SyncBehind {
+        /// The observer.
+        behind: Behind,
+        /// The client's connection with the observer.
+        conn: ConnId,
+        /// Number of the request on that connection.
+        request: u64,
+    },
+    /// Relays what an observer reports in a [`FromLearner::Pong`].
+    TouchedBehind {
+        /// The observer.
+        behind: Behind,
+        /// The touched sessions, and the timeout last granted to each, ms.
+        touched: Vec<(SessionId, u32)>,
+        /// Digests of the observer's state.
+        digests: Vec<(Zxid, u64)>,
+    },
+}
+
+/// An observer that a follower feeds, as the follower and the leader call it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Behind {
+    /// The observer.
+    pub server: ServerId,
+    /// The follower's link with it: what was meant for an earlier link is dropped.
+    pub link: LinkId,
 }
 
 /// A message of a leader to a learner.
@@ -225,6 +280,30 @@ pub enum FromLeader {
     /// The next transaction, which is committed (ZAB-14). Sent to learners that observe and speak
     /// version 6 of the protocol or later.
     Inform(Entry),
+    /// Answers [`FromLearner::Attach`].
+    Attached {
+        /// The observer.
+        behind: Behind,
+        /// The end of the leader's log: the observer must not serve before this is committed.
+        logged: Zxid,
+    },
+    /// Answers [`FromLearner::SyncBehind`] and [`FromLearner::RevalidateBehind`], as
+    /// [`FromLeader::Synced`] does.
+    SyncedBehind {
+        /// The observer.
+        behind: Behind,
+        /// The client's connection with the observer.
+        conn: ConnId,
+        /// Number of the request on that connection.
+        request: u64,
+    },
+    /// The observer's state at this position differs from that of the ensemble.
+    DiffersBehind {
+        /// The observer.
+        behind: Behind,
+        /// The position.
+        zxid: Zxid,
+    },
 }
 
 impl PeerMessage {
@@ -270,6 +349,12 @@ impl fmt::Display for PeerMessage {
     }
 }
 
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s{}", self.server)
+    }
+}
+
 impl fmt::Display for FromLearner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -304,6 +389,20 @@ impl fmt::Display for FromLearner {
             }
             FromLearner::Sync { conn, request } => write!(f, "SYNC {conn}#{request}"),
             FromLearner::Loading { done, all } => write!(f, "LOADING {done} of {all}"),
+            FromLearner::ObserverInfo { leader, accepted, history, .. } => {
+                let status = history.history_status;
+                write!(f, "OBSERVERINFO leader=s{leader} accepted={accepted} {status:?}")
+            }
+            FromLearner::Attach { behind } => write!(f, "ATTACH {behind}"),
+            FromLearner::RevalidateBehind { behind, conn, session, timeout_ms } => {
+                write!(f, "REVALIDATE {conn} {session} {timeout_ms}ms of {behind}")
+            }
+            FromLearner::SyncBehind { behind, conn, request } => {
+                write!(f, "SYNC {conn}#{request} of {behind}")
+            }
+            FromLearner::TouchedBehind { behind, touched, .. } => {
+                write!(f, "TOUCHED {} of {behind}", touched.len())
+            }
         }
     }
 }
@@ -331,6 +430,15 @@ impl fmt::Display for FromLeader {
             FromLeader::TakeOver { vote } => write!(f, "TAKEOVER {vote}"),
             FromLeader::Inform(entry) => {
                 write!(f, "INFORM {} {}B", entry.zxid, entry.bytes.len())
+            }
+            FromLeader::Attached { behind, logged } => {
+                write!(f, "ATTACHED {behind} logged={logged}")
+            }
+            FromLeader::SyncedBehind { behind, conn, request } => {
+                write!(f, "SYNCED {conn}#{request} of {behind}")
+            }
+            FromLeader::DiffersBehind { behind, zxid } => {
+                write!(f, "DIFFERS at {zxid}, {behind}")
             }
         }
     }

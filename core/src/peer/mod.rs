@@ -20,7 +20,7 @@ use crate::txn::Lifetime;
 use crate::wire::Request;
 
 pub use close::{LinkCloseReason, PeerMisbehaved, StepDownReason};
-pub use message::{FromLeader, FromLearner, PeerMessage};
+pub use message::{Behind, FromLeader, FromLearner, PeerMessage};
 
 /// A vote. The derived order compares the epochs, then the zxids, then the ids; the greater vote is
 /// the better one (FLE-02).

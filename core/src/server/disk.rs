@@ -31,6 +31,8 @@ impl Server {
                 if let Role::Leading(leader) = &mut self.role {
                     let effect = leader.on_log_read(link, found, &mut self.replica, cx);
                     self.apply_leader_effect(effect, cx);
+                } else if let Role::Following(follower) = &mut self.role {
+                    follower.observers_mut().on_log_read(link, found, &mut self.replica, cx);
                 }
             }
             DiskEvent::SnapshotRead { link, zxid, index, found } => {
@@ -38,6 +40,9 @@ impl Server {
                     let replica = &mut self.replica;
                     let effect = leader.on_snapshot_read(link, (zxid, index), found, replica, cx);
                     self.apply_leader_effect(effect, cx);
+                } else if let Role::Following(follower) = &mut self.role {
+                    let (master, replica) = (follower.observers_mut(), &mut self.replica);
+                    master.on_snapshot_read(link, (zxid, index), found, replica, cx);
                 }
             }
         }
@@ -75,7 +80,8 @@ impl Server {
         if state.snapshot == self.replica.state().snapshot {
             let needed = match &self.role {
                 Role::Leading(leader) => leader.oldest_needed(),
-                Role::Looking(_) | Role::Following(_) => None,
+                Role::Following(follower) => follower.observers().oldest_needed(),
+                Role::Looking(_) => None,
             };
             self.replica.purge(needed, cx);
         }
@@ -101,6 +107,10 @@ impl Server {
             Ok(false) => {
                 if let Role::Leading(leader) = &mut self.role {
                     leader.on_snapshot_taken(&self.replica, cx);
+                } else if let Role::Following(follower) = &mut self.role
+                    && let Some((master, _)) = follower.feeding(cx)
+                {
+                    master.on_snapshot_taken(&self.replica, cx);
                 }
             }
             Ok(true) => {

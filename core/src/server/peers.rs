@@ -31,6 +31,8 @@ pub(super) struct Inbound {
     info: Option<(Epoch, HistoryInfo)>,
     /// The version of the protocol that both ends speak.
     version: u8,
+    /// The same of its OBSERVERINFO, and the leader that it has found.
+    observes: Option<(ServerId, Epoch, HistoryInfo)>,
 }
 
 impl Server {
@@ -193,10 +195,11 @@ impl Server {
             PeerEvent::Up { peer, dialled: true } => self.on_dialled(link, peer, cx),
             PeerEvent::Up { peer, dialled: false } => {
                 let following = matches!(self.role, Role::Following(_));
+                let feeds = cx.config.observer_masters;
                 let own = cx.config.id();
                 let refused = if peer == own {
                     Some(LinkCloseReason::NotAMember)
-                } else if following {
+                } else if following && !feeds {
                     Some(LinkCloseReason::Follows)
                 } else if !cx.voters.contains(own) {
                     Some(LinkCloseReason::HasNoVote)
@@ -206,7 +209,8 @@ impl Server {
                 if let Some(why) = refused {
                     return cx.out.peers.push(PeerCommand::Close(link, why));
                 }
-                self.inbound.insert(link, Inbound { peer, info: None, version: VERSION });
+                let inbound = Inbound { peer, info: None, version: VERSION, observes: None };
+                self.inbound.insert(link, inbound);
             }
             PeerEvent::Version(version) => {
                 if let Some(inbound) = self.inbound.get_mut(&link) {
@@ -214,8 +218,13 @@ impl Server {
                 }
             }
             PeerEvent::Unreachable { peer } => {
-                if matches!(&self.role, Role::Following(f) if f.leader() == peer && f.link().is_none())
+                if let Role::Following(follower) = &mut self.role
+                    && follower.source() == peer
+                    && follower.link().is_none()
                 {
+                    if follower.try_next(cx) {
+                        return;
+                    }
                     cx.mark(Mark::LeaderUnreachable);
                     self.look(Some(peer), LinkCloseReason::Looks(StepDownReason::Leader), cx);
                 }
@@ -229,6 +238,8 @@ impl Server {
             PeerEvent::Drained => {
                 if let Role::Leading(leader) = &mut self.role {
                     leader.on_drained(link, &self.replica, cx);
+                } else if let Role::Following(follower) = &mut self.role {
+                    follower.observers_mut().on_drained(link, &self.replica, cx);
                 }
             }
             PeerEvent::Down => self.on_down(link, cx),
@@ -237,7 +248,7 @@ impl Server {
 
     fn on_dialled(&mut self, link: LinkId, peer: ServerId, cx: &mut Cx<'_>) {
         match &mut self.role {
-            Role::Following(follower) if follower.leader() == peer && follower.link().is_none() => {
+            Role::Following(follower) if follower.source() == peer && follower.link().is_none() => {
                 follower.on_up(link, &self.replica, cx);
             }
             // The link was dialled for an earlier role.
@@ -259,15 +270,73 @@ impl Server {
                 let effect = leader.on_message(link, message, &mut self.replica, cx);
                 self.apply_leader_effect(effect, cx);
             }
-            // A late message on a link that this server has closed.
-            Role::Following(_) => cx.mark(Mark::LinkDead),
+            Role::Following(follower) => match follower.feeding(cx) {
+                Some((master, leader)) => {
+                    master.on_message(link, message, leader, &self.replica, cx);
+                }
+                // A late message on a link that this server has closed.
+                None => cx.mark(Mark::LinkDead),
+            },
             Role::Looking(_) => {}
         }
     }
 
-    /// The first message of a learner must be FOLLOWERINFO; after any other message, the link is
-    /// closed.
+    /// An observer asks to be fed.
+    fn on_observer_info(
+        &mut self,
+        link: LinkId,
+        observes: (ServerId, Epoch, HistoryInfo),
+        ensemble: u64,
+        cx: &mut Cx<'_>,
+    ) {
+        let ours = self.replica.ensemble_id();
+        let refused = match &self.role {
+            Role::Following(follower) => follower.leader() != observes.0,
+            Role::Leading(_) => true,
+            Role::Looking(_) => false,
+        };
+        if refused || !cx.config.observer_masters || identity::differ(ours, ensemble) {
+            self.inbound.remove(&link);
+            return cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Unwanted));
+        }
+        if let Some(inbound) = self.inbound.get_mut(&link) {
+            inbound.observes = Some(observes);
+        }
+        self.adopt_observers(cx);
+    }
+
+    /// A follower that serves feeds the observers that wait for it.
+    pub(super) fn adopt_observers(&mut self, cx: &mut Cx<'_>) {
+        let Role::Following(follower) = &mut self.role else { return };
+        let Some((master, leader)) = follower.feeding(cx) else { return };
+        let waits = |_: &LinkId, inbound: &mut Inbound| inbound.observes.is_some();
+        for (link, Inbound { peer, observes, .. }) in self.inbound.extract_if(.., waits) {
+            let Some((_, accepted, history)) = observes else { continue };
+            let (observer, known) = ((link, peer), (accepted, history));
+            master.on_observer_info(observer, known, leader, &self.replica, cx);
+        }
+    }
+
+    /// Takes the inbound links that this server does not need once it follows this leader: all but
+    /// those of observers that it is to feed.
+    pub(super) fn take_unfed(&mut self, leader: ServerId, cx: &Cx<'_>) -> Vec<LinkId> {
+        let feeds = cx.config.observer_masters;
+        let unfed = |_: &LinkId, inbound: &mut Inbound| {
+            !feeds || inbound.observes.is_none_or(|(found, ..)| found != leader)
+        };
+        self.inbound.extract_if(.., unfed).map(|(link, _)| link).collect()
+    }
+
+    /// The first message of a learner must be FOLLOWERINFO, or OBSERVERINFO; after any other
+    /// message, the link is closed.
     fn on_first_message(&mut self, link: LinkId, message: FromLearner, cx: &mut Cx<'_>) {
+        if let FromLearner::ObserverInfo { leader, accepted, history, ensemble } = message {
+            return self.on_observer_info(link, (leader, accepted, history), ensemble, cx);
+        }
+        if matches!(self.role, Role::Following(_)) {
+            self.inbound.remove(&link);
+            return cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Follows));
+        }
         let inbound = self.inbound.get_mut(&link).expect("the caller has found it");
         let refused: LinkCloseReason = if let FromLearner::FollowerInfo {
             accepted,
@@ -319,6 +388,9 @@ impl Server {
         self.inbound.remove(&link);
         match &mut self.role {
             Role::Following(follower) if follower.link() == Some(link) => {
+                if follower.on_down(cx) {
+                    return;
+                }
                 if follower.is_synchronizing() {
                     cx.mark(Mark::SyncLeaderLost);
                 }
@@ -329,7 +401,10 @@ impl Server {
                 let effect = leader.on_down(link, cx);
                 self.apply_leader_effect(effect, cx);
             }
-            Role::Looking(_) | Role::Following(_) => {}
+            Role::Following(follower) => {
+                follower.observers_mut().on_down(link);
+            }
+            Role::Looking(_) => {}
         }
     }
 
@@ -356,6 +431,12 @@ impl Server {
 
     /// A leader adopts the links on which FOLLOWERINFO has arrived as learners.
     pub(super) fn adopt_inbound(&mut self, cx: &mut Cx<'_>) {
+        if matches!(self.role, Role::Leading(_)) {
+            let observes = |_: &LinkId, inbound: &mut Inbound| inbound.observes.is_some();
+            for (link, _) in self.inbound.extract_if(.., observes) {
+                cx.out.peers.push(PeerCommand::Close(link, LinkCloseReason::Unwanted));
+            }
+        }
         while let Role::Leading(leader) = &mut self.role
             && let Some((link, inbound)) =
                 self.inbound.extract_if(.., |_, inbound| inbound.info.is_some()).next()
@@ -375,9 +456,16 @@ impl Server {
         {
             if let Some(progress) = self.replica.loading_progress() {
                 follower.report_loading(progress, cx);
-            } else if follower.is_late(cx) {
+            } else if follower.is_late(cx) && !follower.try_next(cx) {
                 let leader = follower.leader();
                 self.look(Some(leader), LinkCloseReason::Silent, cx);
+            }
+        }
+        if let Role::Following(follower) = &mut self.role {
+            for timer in [Timer::LearnerSilence, Timer::Ping] {
+                if self.timers.due(timer, now) {
+                    follower.observers_mut().on_timers(cx);
+                }
             }
         }
         for timer in LEADER_TIMERS {

@@ -88,7 +88,9 @@ impl Role {
                 }
                 LeaderEffect::None
             }
-            Role::Leading(leader) => leader.sync(SyncWaiter { link: None, conn, request }, cx),
+            Role::Leading(leader) => {
+                leader.sync(SyncWaiter { link: None, behind: None, conn, request }, cx)
+            }
         }
     }
 

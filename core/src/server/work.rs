@@ -14,6 +14,7 @@ use super::role::Role;
 use crate::cx::Cx;
 use crate::ids::{ConnId, Zxid};
 use crate::io::Mark;
+use crate::peer::Behind;
 use crate::txn::Origin;
 
 /// The work that is left.
@@ -118,6 +119,10 @@ impl Server {
             && committed > before
         {
             leader.send_commit(committed, &mut self.replica, cx);
+        } else if let Role::Following(follower) = &mut self.role
+            && committed > before
+        {
+            follower.on_committed(committed, &mut self.replica, cx);
         }
         if count > 1 {
             cx.mark(Mark::CommitBatch);
@@ -129,6 +134,20 @@ impl Server {
     pub(super) fn await_applied(&mut self, conn: ConnId, request: u64, cx: &mut Cx<'_>) {
         self.work.confirmed.push_back((self.work.agreed, conn, request));
         self.complete_syncs(cx);
+    }
+
+    /// The same for a client of an observer that this server feeds.
+    pub(super) fn await_informed(
+        &mut self,
+        behind: Behind,
+        (conn, request): (ConnId, u64),
+        cx: &mut Cx<'_>,
+    ) {
+        let (agreed, committed) = (self.work.agreed, self.replica.log().committed());
+        if let Role::Following(follower) = &mut self.role {
+            let master = follower.observers_mut();
+            master.on_synced(behind, (conn, request), (agreed, committed), cx);
+        }
     }
 
     /// Completes the syncs whose zxid is applied.

@@ -4,19 +4,22 @@
 //! Owns its link, its promise to this leader, and the sessions to renew at the leader. Must not
 //! answer clients. Its event handlers return effects, on which `server` acts.
 
+mod feeds;
 mod receive;
 mod take_over;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::DIGESTS;
+use super::{DIGESTS, ObserverMaster};
 use crate::cx::Cx;
 use crate::identity::{self, EpochNonce, Identity};
 use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WriteId, Zxid};
-use crate::io::{Mark, PeerCommand};
+use crate::io::Mark;
 use crate::membership::{HistoryStatus, Voters};
 use crate::notice::Notice;
-use crate::peer::{FromLeader, FromLearner, LinkCloseReason, PeerMisbehaved, StepDownReason, Vote};
+use crate::peer::{
+    Behind, FromLeader, FromLearner, LinkCloseReason, PeerMisbehaved, StepDownReason, Vote,
+};
 use crate::replica::Replica;
 use crate::store::Entry;
 
@@ -24,6 +27,12 @@ use crate::store::Entry;
 #[derive(Debug)]
 pub(crate) struct Follower {
     leader: ServerId,
+    /// The server that it dials: the leader or, if this server observes, one that feeds it.
+    source: ServerId,
+    /// The followers that may feed this server and that it has not tried.
+    untried: Vec<ServerId>,
+    /// The observers that this server feeds.
+    master: ObserverMaster,
     /// The epoch in the vote that elected the leader.
     elected_epoch: Epoch,
     phase: Phase,
@@ -76,6 +85,8 @@ pub(crate) enum FollowerEffect {
     Serve(Zxid),
     /// The sync of this client is confirmed.
     Synced(ConnId, u64),
+    /// The sync of a client of this observer is confirmed.
+    SyncedBehind(Behind, ConnId, u64),
     /// The state of this server at this zxid differs from the ensemble's.
     Differs(Zxid),
     /// This leader cannot be followed: look for a leader.
@@ -88,9 +99,11 @@ impl Follower {
     /// Becomes a follower, and dials the leader. `elected_epoch` is the epoch in the vote that
     /// elected it.
     pub(crate) fn begin(leader: ServerId, elected_epoch: Epoch, cx: &mut Cx<'_>) -> Follower {
-        cx.out.peers.push(PeerCommand::Dial(leader));
-        Follower {
+        let mut follower = Follower {
             leader,
+            source: leader,
+            untried: feeds::masters(leader, cx),
+            master: ObserverMaster::default(),
             elected_epoch,
             phase: Phase::Dialling,
             deadline: cx.now.mono.after(cx.config.discovery_limit() * 2),
@@ -100,7 +113,9 @@ impl Follower {
             keeps_data: false,
             joins: false,
             next_loading_report: Instant(0),
-        }
+        };
+        follower.dial_next(cx);
+        follower
     }
 
     /// Checks that the state of this server fits the phase.
@@ -203,7 +218,15 @@ impl Follower {
         let accepted = replica.state().accepted_epoch;
         let (history, ensemble) =
             (replica.history_info(cx.config.id(), cx.voters), replica.ensemble_id());
-        cx.send_peer(link, FromLearner::FollowerInfo { accepted, history, ensemble });
+        let leader = self.leader;
+        cx.send_peer(
+            link,
+            if self.source == leader {
+                FromLearner::FollowerInfo { accepted, history, ensemble }
+            } else {
+                FromLearner::ObserverInfo { leader, accepted, history, ensemble }
+            },
+        );
         self.deadline = cx.now.mono.after(cx.config.discovery_limit() * 2);
     }
 
@@ -250,7 +273,21 @@ impl Follower {
             FromLeader::Inform(entry) if serves => self.on_inform(entry, replica, cx),
             FromLeader::Ping { round, sent, echo } => self.on_ping(round, sent, echo, replica, cx),
             FromLeader::Synced { conn, request } if serves => FollowerEffect::Synced(conn, request),
+            FromLeader::Attached { behind, logged } if serves => {
+                self.master.on_attached(behind, logged, replica, cx);
+                FollowerEffect::None
+            }
+            FromLeader::SyncedBehind { behind, conn, request } if serves => {
+                FollowerEffect::SyncedBehind(behind, conn, request)
+            }
+            FromLeader::DiffersBehind { behind, zxid } if serves => {
+                self.master.on_differs(behind, zxid, cx);
+                FollowerEffect::None
+            }
             FromLeader::Commit { .. }
+            | FromLeader::Attached { .. }
+            | FromLeader::SyncedBehind { .. }
+            | FromLeader::DiffersBehind { .. }
             | FromLeader::Inform(_)
             | FromLeader::Synced { .. }
             | FromLeader::Differs { .. } => {
@@ -526,6 +563,9 @@ impl Follower {
             })
         });
         self.phase = Phase::Following { link, silent_until: write.filter(|_| damaged) };
+        if feeds::feeds(cx) {
+            replica.hold_recent(Some(committed));
+        }
     }
 
     /// `echo` is the send time, on this server's clock, of the last PONG that the leader had read

@@ -31,6 +31,7 @@ mod leader;
 mod propose;
 
 pub(crate) use follower::{Follower, FollowerEffect};
+use leader::ObserverMaster;
 pub(crate) use leader::{FollowerInfo, LEADER_TIMERS, Leader, LeaderEffect, SyncWaiter};
 pub(crate) use propose::{Proposer, Resumption, Write};
 

@@ -21,7 +21,7 @@
 //! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, factor (millionths),
 //!                             snapshot_txns, snapshot_slice_bytes, kept, compare, step_units,
 //!                             epoch_txns, hold_ms; check_ms and per_minute (of containers); local,
-//!                             upgrade, read_only and leader_serves (1 or 0)
+//!                             upgrade, read_only, leader_serves and masters (1 or 0)
 //! start                       `boot` and `settle` without a trace
 //! boot [N ..]                 starts these servers, or all, from their disks
 //! pause N | resume N          the process gets no CPU time: its deadlines pass
@@ -496,7 +496,7 @@ impl Play {
         }
         for command in out.peers {
             match command {
-                PeerCommand::Dial(to) => {
+                PeerCommand::Dial(to) | PeerCommand::DialMaster(to) => {
                     let link = self.allocate_link(from);
                     let again = self.members[&from].unreachable.contains(&to);
                     let at = if again { now.after(DIAL_PAUSE) } else { now };

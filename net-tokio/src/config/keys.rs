@@ -109,7 +109,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("maxWriteQueuePollTime", Same(BATCHES)),
     ("minSessionTimeout", Line),
     ("nio.sessionlessCnxnTimeout", Property),
-    ("observerMasterPort", Later),
+    ("observerMasterPort", Line),
     ("oraclePath", Later),
     ("peerType", Line),
     ("portUnification", Later),

@@ -36,6 +36,8 @@ pub(crate) struct Ensemble {
     /// `electionPortBindRetry`: number of retries, one second apart, when an address cannot be
     /// bound; `None` means no limit.
     pub(crate) bind_retries: Option<u32>,
+    /// `observerMasterPort`: where participants accept observers while they follow a leader.
+    pub(crate) observer_port: Option<u16>,
 }
 
 /// The file with the secrets.
@@ -113,6 +115,8 @@ pub(super) fn ensemble(
     let connect_ms = keys.number("cnxTimeout", 1..=3_600_000, hint)?.unwrap_or(CONNECT_TIME_MS);
     let hint = "a number of times, or 0 for ever";
     let retries = keys.number("electionPortBindRetry", 0..=i64::from(u32::MAX), hint)?;
+    let hint = "a port, such as 2191, the same on all servers, or 0 for none";
+    let observer_port = keys.number("observerMasterPort", 0..=65_535, hint)?;
     let secret_file = secret_file(keys)?;
     let required = keys.switch("quorum.secretRequired", super::TRUE_FALSE)?;
     Ok(Some(Ensemble {
@@ -130,6 +134,7 @@ pub(super) fn ensemble(
             Some(0) => None,
             Some(times) => Some(fit(times)),
         },
+        observer_port: observer_port.filter(|port| *port > 0).map(fit),
     }))
 }
 

@@ -208,6 +208,8 @@ pub fn parse(
     }
     core.read_only_mode = access::read_only_mode(&mut keys, ensemble.is_some(), core.sessions)?;
     core.leader_serves = keys.switch("leaderServes", ["yes", "no"])?.unwrap_or(true);
+    core.observer_masters =
+        ensemble.as_ref().is_some_and(|ensemble| ensemble.observer_port.is_some());
     let voters = core.voters().ids().count();
     // An empty path would put the log into the current directory.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;

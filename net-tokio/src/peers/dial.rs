@@ -21,11 +21,16 @@ use crate::shared::Shared;
 /// Makes one attempt for the driver to reach the server that has one of these lines, and serves the
 /// connection if the attempt succeeds.
 pub(crate) async fn dial(shared: Rc<Shared>, dial: PeerDial, lines: Vec<Member>) {
-    let PeerDial { link, channel, .. } = dial;
+    let PeerDial { link, channel, for_observers, .. } = dial;
     let mut stream = Err(io::Error::other("it is not among the servers of this ensemble"));
     if let Some(ensemble) = &shared.settings.ensemble {
         for line in lines {
-            stream = connect(ensemble, &line, channel).await;
+            let port = match (channel, ensemble.observer_port) {
+                (Channel::Election, _) => line.election_port,
+                (Channel::Quorum, Some(port)) if for_observers => port,
+                (Channel::Quorum, _) => line.quorum_port,
+            };
+            stream = connect(ensemble, &line, port).await;
             if stream.is_ok() {
                 break;
             }
@@ -53,12 +58,8 @@ pub(crate) async fn dial(shared: Rc<Shared>, dial: PeerDial, lines: Vec<Member>)
 pub(super) async fn connect(
     ensemble: &Ensemble,
     member: &Member,
-    channel: Channel,
+    port: u16,
 ) -> io::Result<TcpStream> {
-    let port = match channel {
-        Channel::Election => member.election_port,
-        Channel::Quorum => member.quorum_port,
-    };
     let time = ensemble.connect_timeout;
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     // The name is resolved for each attempt, because the server may have moved to another address.

@@ -84,9 +84,11 @@ fn cannot_listen(me: &Member, channel: Channel, error: &io::Error) -> String {
 /// machines.
 async fn places(ensemble: &Ensemble, me: &Member) -> Result<Vec<Place<Channel>>, String> {
     let mut places = Vec::new();
-    for (channel, port) in
-        [(Channel::Quorum, me.quorum_port), (Channel::Election, me.election_port)]
-    {
+    let ports = [(Channel::Quorum, me.quorum_port), (Channel::Election, me.election_port)];
+    // Observers dial this port as learners dial the other one; their first message differs.
+    let for_observers = ensemble.observer_port.filter(|_| !me.observes);
+    let for_observers = for_observers.map(|port| (Channel::Quorum, port));
+    for (channel, port) in ports.into_iter().chain(for_observers) {
         let addresses = if ensemble.listen_everywhere {
             vec![everywhere(port)]
         } else {

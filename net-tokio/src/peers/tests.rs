@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use tokio::runtime::{Builder, LocalOptions};
 use zabkeeper_core::ServerId;
-use zabkeeper_core::peer::greeting::Channel;
 
 use super::dial::connect;
 use super::{bind, listen};
@@ -27,9 +26,10 @@ fn free_ports<const N: usize>() -> [u16; N] {
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
-fn settings(host: &str, [a, b, c, d]: [u16; 4]) -> Settings {
+fn settings(host: &str, [a, b, c, d, e]: [u16; 5]) -> Settings {
     let lines =
         format!("dataDir=/d\nclientPort=1\nserver.1={host}:{a}:{b}\nserver.2={host}:{c}:{d}\n");
+    let lines = lines + &format!("observerMasterPort={e}\n");
     parse("zoo.cfg", &lines, &[], &|_| Ok("1".to_owned())).unwrap().0
 }
 
@@ -44,9 +44,12 @@ fn server_is_reached_at_its_names_and_addresses() {
             let [one, two] = [1, 2].map(|id| ensemble.member(ServerId(id)).unwrap());
             let ports = bind(ensemble, one).await.unwrap();
             listen(&shared, ports, configs::channel().1).unwrap();
-            for channel in [Channel::Quorum, Channel::Election] {
-                assert!(connect(ensemble, one, channel).await.is_ok(), "{host}");
-                assert!(connect(ensemble, two, channel).await.is_err(), "{host}");
+            let observers = ensemble.observer_port.unwrap();
+            for port in [one.quorum_port, one.election_port, observers] {
+                assert!(connect(ensemble, one, port).await.is_ok(), "{host} {port}");
+            }
+            for port in [two.quorum_port, two.election_port] {
+                assert!(connect(ensemble, two, port).await.is_err(), "{host} {port}");
             }
         });
     }
@@ -55,9 +58,9 @@ fn server_is_reached_at_its_names_and_addresses() {
 #[test]
 fn address_that_cannot_be_bound_names_its_line() {
     block_on(async {
-        let [taken, b, c, d] = free_ports();
+        let [taken, b, c, d, e] = free_ports();
         let _holder = TcpListener::bind(("127.0.0.1", taken)).unwrap();
-        let ensemble = settings("127.0.0.1", [taken, b, c, d]).ensemble.unwrap();
+        let ensemble = settings("127.0.0.1", [taken, b, c, d, e]).ensemble.unwrap();
         let error = bind(&ensemble, &ensemble.members[0]).await.err().unwrap();
         let expected = format!(
             "cannot listen for other servers on 127.0.0.1:{taken}, as server.1 says: Address \

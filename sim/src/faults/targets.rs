@@ -327,7 +327,12 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::ConfigSeen
         | Mark::LeaderServesNobody
         | Mark::ObserverHeld
-        | Mark::ObserverVotes => RARE,
+        | Mark::ObserverVotes
+        | Mark::ObserverAdopted
+        | Mark::ObserverAhead
+        | Mark::ObserverAttached
+        | Mark::ObserverMoved
+        | Mark::ObserverTriesNext => RARE,
         Mark::ElectionAlone
         | Mark::HistoryReplayed
         | Mark::ConnHeld
@@ -371,7 +376,8 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::SetWatchesChildren
         | Mark::WatchRemoved
         | Mark::WatchMissing
-        | Mark::InformedEarly => USUAL,
+        | Mark::InformedEarly
+        | Mark::ObserverRelayed => USUAL,
         Mark::ReadBehindWrite
         | Mark::WriteRefused
         | Mark::CommitBatch

@@ -218,7 +218,7 @@ impl World {
 
     /// A server's attempt to connect to another one reaches it, if it can.
     pub(super) fn dial_peer(&mut self, from: ServerId, incarnation: u64, dial: PeerDial) {
-        let PeerDial { link, to, channel } = dial;
+        let PeerDial { link, to, channel, .. } = dial;
         let conn = ConnId(link.0);
         let (node, _) = self.node(from);
         if node.incarnation() != incarnation || !node.is_up() {

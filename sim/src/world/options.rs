@@ -97,6 +97,8 @@ pub struct Options {
     pub servers: u32,
     /// How many of them, the last ones, are observers.
     pub observers: u32,
+    /// Do followers feed them?
+    pub observer_masters: bool,
     /// Number of clients.
     pub clients: u32,
     /// The faults that are injected by time.
@@ -520,6 +522,7 @@ impl Options {
         config.auth = self.server.auth.clone();
         config.read_only_mode = self.server.read_only_mode;
         config.leader_serves = self.server.leader_serves;
+        config.observer_masters = self.observer_masters;
         config.membership = self.membership();
         config.map_salt = self.map_salt;
         let LocalRules { servers, upgrade } = &self.local;

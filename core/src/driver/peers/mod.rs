@@ -122,6 +122,8 @@ struct Peer {
     pauses: Pauses,
     /// Links that the core has ordered and that have not been dialled yet.
     dials: usize,
+    /// The same at its port for observers.
+    master_dials: usize,
     /// The notification to be sent next.
     newest: Option<Notification>,
     /// The connection on which this server sends it notifications, from the time of dialling.
@@ -146,6 +148,8 @@ pub struct PeerDial {
     pub to: ServerId,
     /// The port to connect to.
     pub channel: Channel,
+    /// Is it the port for observers, in place of that of the channel?
+    pub for_observers: bool,
 }
 
 impl PeerOptions {
@@ -214,13 +218,15 @@ impl Peers {
         });
         let (to, channel) = due?;
         let (link, peer) = (link(), self.peers.entry(to).or_default());
+        let for_observers = channel == Channel::Quorum && peer.dials == 0;
         match channel {
+            Channel::Quorum if for_observers => peer.master_dials -= 1,
             Channel::Quorum => peer.dials -= 1,
             Channel::Election => peer.sender = Some(link),
         }
         let new = PeerConn::new(channel, Phase::Dialling, self.unfinished(), now);
         self.conns.insert(link, PeerConn { peer: Some(to), ..new });
-        Some(PeerDial { link, to, channel })
+        Some(PeerDial { link, to, channel, for_observers })
     }
 
     /// The connection is open. `nonce` must be unpredictable.
@@ -381,6 +387,9 @@ impl Peers {
         for command in commands.drain(..) {
             match command {
                 PeerCommand::Dial(to) => self.peers.entry(to).or_default().dials += 1,
+                PeerCommand::DialMaster(to) => {
+                    self.peers.entry(to).or_default().master_dials += 1;
+                }
                 PeerCommand::Send(link, message) => {
                     // The link may be closed already; the core's `Down` event is then in the queue.
                     let conn = self.conns.get_mut(&link).filter(|conn| conn.is_link());
@@ -586,7 +595,7 @@ impl Peers {
 impl Peer {
     /// The channel to be dialled next, and when its pause ends.
     fn next_dial(&self) -> Option<(Option<Instant>, Channel)> {
-        let link = (self.dials > 0).then_some(Channel::Quorum);
+        let link = (self.dials + self.master_dials > 0).then_some(Channel::Quorum);
         let sends = self.newest.is_some() && self.sender.is_none();
         let channels = link.into_iter().chain(sends.then_some(Channel::Election));
         channels

@@ -25,7 +25,9 @@ impl Peers {
         let connected: BTreeSet<ServerId> =
             self.conns.values().filter_map(|conn| conn.peer).collect();
         let is_needed = |id: &ServerId, peer: &mut Peer| {
-            self.members.contains(*id) || connected.contains(id) || peer.dials > 0
+            self.members.contains(*id)
+                || connected.contains(id)
+                || peer.dials + peer.master_dials > 0
         };
         self.peers.retain(|id, peer| is_needed(id, peer));
         let unlisted = self.peers.keys().filter(|id| !self.members.contains(**id)).count();

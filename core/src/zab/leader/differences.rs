@@ -40,6 +40,7 @@ impl Leader {
                 self.digests.forget(server);
                 let learner = self.learners.values().find(|learner| learner.server == server);
                 let Some(link) = learner.map(|learner| learner.link) else {
+                    self.on_difference_behind(server, *zxid, cx);
                     continue;
                 };
                 let effect = self.on_difference(link, *zxid, cx);

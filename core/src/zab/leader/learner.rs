@@ -77,6 +77,8 @@ pub(super) struct Learner {
     /// If it observes: the end of the log when its synchronisation began, which must be committed
     /// before it serves. It forwards every write again that is not in its history then.
     known_from: Zxid,
+    /// Has it fed observers, and relayed their requests?
+    pub(super) relays: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,14 +134,14 @@ impl Learner {
             received: Zxid::ZERO,
             pinged: None,
             known_from: Zxid::ZERO,
+            relays: false,
         }
     }
 
     /// Is it sent INFORM for what is committed, instead of PROPOSAL and COMMIT? Releases before 0.3
     /// do not know that message.
     pub(super) fn is_informed(&self) -> bool {
-        const KNOWS_INFORM: bool = true;
-        KNOWS_INFORM && !self.votes
+        !self.older && !self.votes
     }
 
     /// The end of what it may be sent: the log, or the committed part of it.
@@ -317,15 +319,18 @@ impl Learner {
         let bulk = cx.config.limits.bulk_bytes;
         let sendable = self.sendable(replica.log());
         let recent = replica.recent().since(self.sent);
-        if recent.is_none() && self.sent < sendable {
-            cx.mark(Mark::SyncFromDisk);
-            self.reading = true;
-            let (link, after) = (self.link, self.sent);
-            return cx.out.disk.push(DiskCommand::ReadLog { link, after, bytes: bulk });
-        }
+        let Some(recent) = recent else {
+            // What follows may be on the disk only, and not committed yet.
+            if self.sent < sendable {
+                cx.mark(Mark::SyncFromDisk);
+                self.reading = true;
+                let (link, after) = (self.link, self.sent);
+                cx.out.disk.push(DiskCommand::ReadLog { link, after, bytes: bulk });
+            }
+            return;
+        };
         cx.mark(Mark::SyncFromMemory);
         let mut bytes = 0;
-        let recent = recent.into_iter().flatten();
         for entry in recent.take_while(|entry| entry.zxid <= sendable) {
             if bytes > u64::from(bulk) {
                 self.awaiting_drain = true;
@@ -461,6 +466,9 @@ impl Learner {
     /// informed, sends INFORM for each transaction that it lacks, or PROPOSAL until it serves.
     pub(super) fn commit(&mut self, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) {
         let serves = self.stage == Stage::Serving;
+        if self.is_informed() && self.stage == Stage::CatchingUp {
+            return self.send_next(replica, replica.state().current_epoch, cx);
+        }
         if !self.is_informed() || !self.is_live() || zxid <= self.sent {
             if serves {
                 cx.send_peer(self.link, FromLeader::Commit { zxid });

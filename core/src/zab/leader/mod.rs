@@ -10,7 +10,9 @@ mod digests;
 mod establish;
 mod hand_over;
 mod learner;
+mod observer_master;
 mod progress;
+mod relay;
 mod serve;
 pub(super) mod sync_requests;
 
@@ -20,6 +22,7 @@ use self::differences::other_epoch;
 use self::digests::Digests;
 pub(crate) use self::establish::FollowerInfo;
 use self::learner::{Learner, Stage};
+pub(crate) use self::observer_master::ObserverMaster;
 pub(crate) use self::sync_requests::SyncWaiter;
 use super::DIGESTS;
 use super::propose::{Proposer, Write};
@@ -48,6 +51,8 @@ pub(crate) struct Leader {
     /// The history of this server when it was elected.
     history: HistoryInfo,
     learners: BTreeMap<LinkId, Learner>,
+    /// The followers that feed observers: the link of the follower, and its link to the observer.
+    masters: BTreeMap<ServerId, (LinkId, LinkId)>,
     /// Servers whose accepted epoch is far above all others.
     far_ahead: BTreeSet<ServerId>,
     /// The round of the last ping.
@@ -109,6 +114,7 @@ impl Leader {
             seed,
             history: replica.history_info(cx.config.id(), cx.voters),
             learners: BTreeMap::new(),
+            masters: BTreeMap::new(),
             far_ahead: BTreeSet::new(),
             round: 0,
             answered: BTreeMap::new(),
@@ -244,6 +250,7 @@ impl Leader {
         }
         // A learner that does not serve has no clients whose requests it could forward.
         let (server, serves) = (learner.server, learner.stage == Stage::Serving);
+        let relays = learner.relays && is_of_another(&message, server);
         if serves && self.hand_over_by.is_some() && proposes(&message) {
             // The learner sends it again to the next leader.
             cx.mark(Mark::HandOverHeld);
@@ -270,32 +277,52 @@ impl Leader {
                     effect
                 }
             }
+            FromLearner::Request { origin, .. } | FromLearner::CreateSession { origin, .. }
+                if serves && relays && !self.speaks_for(link, origin.server) =>
+            {
+                // Another server feeds the observer by now.
+                cx.mark(Mark::ObserverMoved);
+                LeaderEffect::None
+            }
             FromLearner::Request { session, origin, ids, request, session_kind }
                 if serves
-                    && origin.server == server
+                    && (origin.server == server || relays)
                     && origin.request != Origin::HANDSHAKE
                     && request.is_proper_write()
-                    && session_kind.admits(session, server, &request) =>
+                    && session_kind.admits(session, origin.server, &request) =>
             {
                 let write = Write { session, origin, ids, request, session_kind };
                 self.on_request(link, write, replica, cx)
             }
             FromLearner::CreateSession { timeout_ms, origin }
-                if serves && origin.server == server =>
+                if serves && (origin.server == server || relays) =>
             {
                 self.create_session(timeout_ms, origin, replica, cx)
             }
             FromLearner::Revalidate { conn, session, timeout_ms } if serves => {
-                self.on_revalidate(link, conn, session, timeout_ms, replica, cx)
+                self.on_revalidate((link, None), conn, session, timeout_ms, replica, cx)
             }
             FromLearner::Sync { conn, request } if serves => {
-                self.sync(SyncWaiter { link: Some(link), conn, request }, cx)
+                self.sync(SyncWaiter { link: Some(link), behind: None, conn, request }, cx)
+            }
+            FromLearner::Attach { behind } if serves => self.on_attach(link, behind, replica, cx),
+            FromLearner::RevalidateBehind { .. }
+            | FromLearner::SyncBehind { .. }
+            | FromLearner::TouchedBehind { .. }
+                if serves =>
+            {
+                self.on_relayed(link, message, replica, cx)
             }
             FromLearner::Request { .. }
             | FromLearner::CreateSession { .. }
             | FromLearner::Revalidate { .. }
             | FromLearner::Sync { .. }
             | FromLearner::FollowerInfo { .. }
+            | FromLearner::ObserverInfo { .. }
+            | FromLearner::Attach { .. }
+            | FromLearner::RevalidateBehind { .. }
+            | FromLearner::SyncBehind { .. }
+            | FromLearner::TouchedBehind { .. }
             | FromLearner::Pong { .. } => {
                 self.refuse(link, PeerMisbehaved::OutOfTurn(message.to_string()), cx)
             }
@@ -305,6 +332,7 @@ impl Leader {
     /// A link is down.
     pub(crate) fn on_down(&mut self, link: LinkId, cx: &mut Cx<'_>) -> LeaderEffect {
         let gone = self.learners.remove(&link);
+        self.masters.retain(|_, (master, _)| *master != link);
         if gone.is_some_and(|learner| learner.is_syncing()) {
             cx.mark(Mark::SyncInterrupted);
         }
@@ -504,6 +532,7 @@ impl Leader {
     }
 
     fn drop_learner(&mut self, link: LinkId, why: LinkCloseReason, cx: &mut Cx<'_>) {
+        self.masters.retain(|_, (master, _)| *master != link);
         if self.learners.remove(&link).is_some() {
             cx.out.peers.push(PeerCommand::Close(link, why));
         }
@@ -529,6 +558,16 @@ impl Leader {
     }
 }
 
+/// Is this the request of a client of another server than this one?
+fn is_of_another(message: &FromLearner, server: ServerId) -> bool {
+    if let FromLearner::Request { origin, .. } | FromLearner::CreateSession { origin, .. } = message
+    {
+        origin.server != server
+    } else {
+        false
+    }
+}
+
 /// Could the answer to this message be a transaction?
 fn proposes(message: &FromLearner) -> bool {
     matches!(
@@ -536,5 +575,6 @@ fn proposes(message: &FromLearner) -> bool {
         FromLearner::Request { .. }
             | FromLearner::CreateSession { .. }
             | FromLearner::Revalidate { .. }
+            | FromLearner::RevalidateBehind { .. }
     )
 }

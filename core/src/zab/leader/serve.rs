@@ -11,7 +11,7 @@ use crate::cx::Cx;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, SessionId, Zxid};
 use crate::io::Mark;
 use crate::notice::Notice;
-use crate::peer::{FromLeader, PeerMisbehaved, SessionKind, StepDownReason};
+use crate::peer::{Behind, FromLeader, PeerMisbehaved, SessionKind, StepDownReason};
 use crate::replica::{Membership, Replica};
 use crate::store::Entry;
 use crate::txn::Origin;
@@ -264,7 +264,7 @@ impl Leader {
 
     pub(super) fn on_revalidate(
         &mut self,
-        link: LinkId,
+        (link, behind): (LinkId, Option<Behind>),
         conn: ConnId,
         session: SessionId,
         timeout_ms: u32,
@@ -272,6 +272,7 @@ impl Leader {
         cx: &mut Cx<'_>,
     ) -> LeaderEffect {
         let server = self.learners.get(&link).map(|learner| learner.server);
+        let server = behind.map(|behind| behind.server).or(server);
         let (Some(server), Some(proposer)) = (server, self.proposer()) else {
             return self.refuse(
                 link,
@@ -291,7 +292,7 @@ impl Leader {
                     cx.mark(Mark::SessionMoveDead);
                 }
                 let (link, request) = (Some(link), Origin::HANDSHAKE);
-                return self.sync(SyncWaiter { link, conn, request }, cx);
+                return self.sync(SyncWaiter { link, behind, conn, request }, cx);
             }
             // The transaction answers the handshake.
             Resumption::Closing => cx.mark(Mark::SessionMoveClosing),
@@ -338,11 +339,15 @@ impl Leader {
             let satisfied: VecDeque<SyncWaiter> = proposer.syncs.on_confirmed(confirmed);
             let more = proposer.syncs.want_ping();
             for waiter in satisfied {
-                let SyncWaiter { link, conn, request } = waiter;
+                let SyncWaiter { link, behind, conn, request } = waiter;
                 match link {
                     None => local.push(waiter),
                     Some(link) if self.learners.contains_key(&link) => {
-                        cx.send_peer(link, FromLeader::Synced { conn, request });
+                        let message = match behind {
+                            None => FromLeader::Synced { conn, request },
+                            Some(behind) => FromLeader::SyncedBehind { behind, conn, request },
+                        };
+                        cx.send_peer(link, message);
                     }
                     Some(_) => {}
                 }

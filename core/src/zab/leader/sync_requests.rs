@@ -10,12 +10,15 @@
 use std::collections::VecDeque;
 
 use crate::ids::{ConnId, LinkId};
+use crate::peer::Behind;
 
 /// A client that waits for a `sync`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SyncWaiter {
     /// The learner that has forwarded it; `None` if the client is connected to the leader.
     pub(crate) link: Option<LinkId>,
+    /// The observer that the learner has forwarded it for.
+    pub(crate) behind: Option<Behind>,
     pub(crate) conn: ConnId,
     pub(crate) request: u64,
 }
@@ -74,7 +77,7 @@ mod tests {
     use super::*;
 
     fn waiter(request: u64) -> SyncWaiter {
-        SyncWaiter { link: None, conn: ConnId(7), request }
+        SyncWaiter { link: None, behind: None, conn: ConnId(7), request }
     }
 
     /// CONS-04.

@@ -190,6 +190,7 @@ impl Play {
                 "upgrade" => member.config.sessions.upgrade = n == 1,
                 "leader_serves" => member.config.leader_serves = n == 1,
                 "read_only" => member.config.read_only_mode = n == 1,
+                "masters" => member.config.observer_masters = n == 1,
                 "hold_ms" => limits.hold = Duration::from_millis(n.into()),
                 other => panic!("no setting {other}"),
             }

@@ -87,6 +87,7 @@ impl Play {
         for command in &out.peers {
             match command {
                 PeerCommand::Dial(to) => add("dials|".into(), *to),
+                PeerCommand::DialMaster(to) => add("dials for observers|".into(), *to),
                 PeerCommand::Close(link, why) => {
                     if let Some((_, to)) = self.wire(id, *link) {
                         // The others are named by what precedes them.

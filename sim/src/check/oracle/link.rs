@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem::{self, Discriminant};
 
 use zabkeeper_core::peer::{FromLeader, FromLearner, PeerMessage};
-use zabkeeper_core::{ConnId, Epoch, HistoryStatus, Instant, ServerId, Zxid};
+use zabkeeper_core::{ConnId, Epoch, HistoryStatus, Instant, LinkId, ServerId, Zxid};
 
 /// One end of a link.
 #[derive(Clone, Debug)]
@@ -138,6 +138,8 @@ pub(super) struct SyncEvidence {
     /// When the learner sent each sync request that is not answered; request number 0 belongs to a
     /// revalidation.
     syncs: BTreeMap<(ConnId, u64), Instant>,
+    /// The same of clients of observers that the learner feeds: server and link of the observer.
+    syncs_behind: BTreeMap<(ServerId, LinkId, ConnId, u64), Instant>,
 }
 
 /// Removes the messages that an answer up to `up_to` covers; returns the send time of the last one.
@@ -165,6 +167,17 @@ impl SyncEvidence {
         } else if let PeerMessage::Learner(FromLearner::Revalidate { conn, .. }) = message {
             self.syncs.entry((*conn, 0)).or_insert(at);
             None
+        } else if let PeerMessage::Learner(FromLearner::SyncBehind { behind, conn, request }) =
+            message
+        {
+            let sync = (behind.server, behind.link, *conn, *request);
+            self.syncs_behind.entry(sync).or_insert(at);
+            None
+        } else if let PeerMessage::Learner(FromLearner::RevalidateBehind { behind, conn, .. }) =
+            message
+        {
+            self.syncs_behind.entry((behind.server, behind.link, *conn, 0)).or_insert(at);
+            None
         } else {
             None
         }
@@ -188,6 +201,11 @@ impl SyncEvidence {
             self.handed_over = Some(at);
         } else if let PeerMessage::Leader(FromLeader::Synced { conn, request }) = message {
             return self.syncs.remove(&(*conn, *request));
+        } else if let PeerMessage::Leader(FromLeader::SyncedBehind { behind, conn, request }) =
+            message
+        {
+            let sync = (behind.server, behind.link, *conn, *request);
+            return self.syncs_behind.remove(&sync);
         }
         None
     }

@@ -14,7 +14,7 @@
 //! | `zab` | commits, applies and roles | Z1 Z2 Z3 Z4 Z5 Z6 Z8 Z9 Z11 Z13 Z18 Z20 Z24 |
 //! | `logs` | commands to disks | Z1 Z2 Z3 Z5 Z7 Z10 Z12 Z14 Z15 Z19 Z23 |
 //! | `configs` | configurations of the ensemble | Z22 |
-//! | `peer_messages` | messages between servers | Z1 Z14 Z16 Z17 Z27 L8 |
+//! | `peer_messages` | messages between servers | Z1 Z13 Z14 Z16 Z17 Z27 L8 |
 //! | `sync_evidence` | leaders that answer a sync are confirmed by a quorum | C5 |
 //! | `quorum_contact` | serving without messages of a leader or majority | Z25 |
 //! | `hand_over` | leaders that are to stop | Z28 |

@@ -166,9 +166,11 @@ impl Zab {
                     self.server(by).links.remove(link);
                     continue;
                 }
-                PeerCommand::Dial(_) => continue,
+                PeerCommand::Dial(_) | PeerCommand::DialMaster(_) => continue,
             };
-            if let PeerMessage::Leader(FromLeader::LeaderInfo { epoch, .. }) = message {
+            if !self.servers[&by].acts_as_leader() {
+                self.feeds(checks, by, message)?;
+            } else if let PeerMessage::Leader(FromLeader::LeaderInfo { epoch, .. }) = message {
                 // A leader that turns a learner away names the epoch that it knows, and proposes
                 // none (seed 0x5e5889f90014 at 5e5889f).
                 let closes = |other: &PeerCommand| matches!(other, PeerCommand::Close(closed, _) if closed == link);
@@ -316,6 +318,28 @@ impl Zab {
             (false, true) => HistoryStatus::Complete,
             (false, false) => HistoryStatus::Uninitialized,
         }
+    }
+
+    /// Z1, Z13: a server that does not lead feeds observers in an epoch that is established, while
+    /// it serves, and what it calls committed is committed.
+    fn feeds(&self, checks: &mut Checks, by: ServerId, message: &PeerMessage) -> Verdict {
+        let server = &self.servers[&by];
+        let PeerMessage::Leader(message) = message else { return Ok(()) };
+        if let FromLeader::LeaderInfo { epoch, .. } | FromLeader::NewLeader { epoch, .. } = message
+        {
+            let view = self.epochs.of(*epoch);
+            let established = view.is_some_and(|view| view.established.is_some());
+            let serves = server.serves && server.follows.is_some();
+            checks.check(Id::Z1, established && serves, || {
+                vec![format!("server {by} says {message}, and serves no such epoch")]
+            })?;
+        } else if let FromLeader::UpToDate { committed } = message {
+            let end = self.committed.end();
+            checks.check(Id::Z13, *committed <= end, || {
+                vec![format!("server {by} says {message}, and only {end} is committed")]
+            })?;
+        }
+        Ok(())
     }
 
     /// Z14, Z17: what a message vouches for is durable at its sender.

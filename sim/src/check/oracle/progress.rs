@@ -181,7 +181,7 @@ impl Progress {
                 PeerCommand::Close(link, _) => {
                     leadership.learners.remove(link);
                 }
-                PeerCommand::Send(..) | PeerCommand::Dial(_) => {}
+                PeerCommand::Send(..) | PeerCommand::Dial(_) | PeerCommand::DialMaster(_) => {}
             }
         }
     }
@@ -277,7 +277,10 @@ impl Progress {
                     None
                 }
                 PeerCommand::Close(link, LinkCloseReason::Looks(_)) => zab.link(id, *link),
-                PeerCommand::Close(..) | PeerCommand::Send(..) | PeerCommand::Dial(_) => None,
+                PeerCommand::Close(..)
+                | PeerCommand::Send(..)
+                | PeerCommand::Dial(_)
+                | PeerCommand::DialMaster(_) => None,
             })
             .collect();
         let stood = |server| left.iter().any(|link| link.peer == server);

@@ -43,6 +43,10 @@ impl Zab {
             peer == id || links.any(|link| link.peer == peer && now.since(link.spoken) <= limit)
         };
         let enough = match server.follows {
+            // A follower may stand between an observer and the leader.
+            Some(_) if !self.voters_of(id).contains(id) => {
+                server.links.values().any(|link| now.since(link.spoken) <= limit)
+            }
             Some(leader) => hears(leader),
             None => self.voters_of(id).most(hears),
         };

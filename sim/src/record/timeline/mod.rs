@@ -563,6 +563,16 @@ fn name(message: &PeerMessage) -> (&'static str, u64) {
         PeerMessage::Leader(FromLeader::Differs { zxid }) => ("DIFFERS", zxid.0),
         PeerMessage::Leader(FromLeader::TakeOver { vote }) => ("TAKEOVER", vote.candidate.0),
         PeerMessage::Leader(FromLeader::Inform(entry)) => ("INFORM", entry.zxid.0),
+        PeerMessage::Learner(FromLearner::ObserverInfo { accepted, .. }) => {
+            ("OBSERVERINFO", accepted.0.into())
+        }
+        PeerMessage::Learner(FromLearner::Attach { .. }) => ("ATTACH", 0),
+        PeerMessage::Leader(FromLeader::Attached { logged, .. }) => ("ATTACHED", logged.0),
+        PeerMessage::Learner(FromLearner::RevalidateBehind { .. }) => ("REVALIDATE", 0),
+        PeerMessage::Learner(FromLearner::SyncBehind { .. }) => ("SYNC", 0),
+        PeerMessage::Learner(FromLearner::TouchedBehind { .. }) => ("TOUCHED", 0),
+        PeerMessage::Leader(FromLeader::SyncedBehind { .. }) => ("SYNCED", 0),
+        PeerMessage::Leader(FromLeader::DiffersBehind { zxid, .. }) => ("DIFFERS", zxid.0),
     }
 }
 

@@ -196,6 +196,7 @@ pub fn plain() -> Options {
         duration: Duration::from_secs(60),
         servers: 3,
         observers: 0,
+        observer_masters: false,
         clients: 1,
         faults: FaultPlan::none(),
         rules: Vec::new(),
@@ -275,6 +276,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         gone_one_in,
         servers,
         observers,
+        observer_masters,
         clients,
         server,
         workload,
@@ -298,6 +300,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("gone_one_in", gone_one_in);
     visit("servers", servers);
     visit("observers", observers);
+    visit("observer_masters", observer_masters);
     visit("clients", clients);
     each_of_server(server, visit);
     each_of_workload(workload, visit);

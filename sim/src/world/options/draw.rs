@@ -80,6 +80,7 @@ impl Options {
             duration: pinned.duration.unwrap_or_else(|| draw_duration(profile, seeds)),
             servers,
             observers: 0,
+            observer_masters: false,
             clients,
             faults,
             rules,
@@ -109,6 +110,8 @@ impl Options {
         };
         draw_growth(&mut options, !quiet, &mut seeds.stream("config/growth", 0));
         draw_observers(&mut options, &mut seeds.stream("config/observers", 0));
+        let by_followers = seeds.stream("config/observer_masters", 0).chance(1, 2);
+        options.observer_masters = options.observers > 0 && by_followers;
         draw_reconfigurations(&mut options, !pinned.ops.is_empty(), seeds);
         options.draw_groups(&mut seeds.stream("config/groups", 0));
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;

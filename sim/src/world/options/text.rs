@@ -166,7 +166,8 @@ impl Options {
         }
         if self.observers > 0 {
             let ids: Vec<String> = self.observers().map(|id| format!("s{id}")).collect();
-            writeln!(f, "ensemble  {} observes", ids.join(", "))?;
+            let fed = if self.observer_masters { ", fed by followers" } else { "" };
+            writeln!(f, "ensemble  {} observes{fed}", ids.join(", "))?;
         }
         if let Some(first) = self.first_voters() {
             writeln!(f, "grows     from {} after {:?}", first.len(), self.grows_at)?;

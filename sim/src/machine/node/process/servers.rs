@@ -61,7 +61,7 @@ impl Process {
         stands: bool,
         shared: &mut Shared,
     ) {
-        let PeerDial { link, to: peer, channel } = dial;
+        let PeerDial { link, to: peer, channel, .. } = dial;
         let counts = &mut shared.recorder.counters.counts;
         match channel {
             Channel::Quorum => {
@@ -104,7 +104,7 @@ impl Process {
     pub(super) fn note_peer_commands(&self, commands: &[PeerCommand], shared: &mut Shared) {
         for command in commands {
             match command {
-                PeerCommand::Dial(_) => {}
+                PeerCommand::Dial(_) | PeerCommand::DialMaster(_) => {}
                 PeerCommand::Send(link, message) => self.maybe_stall(*link, message, shared),
                 PeerCommand::Close(link, why) => self.turns_away(*link, why, shared),
             }

@@ -7,11 +7,11 @@ use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::{ReconfigRequest, Request};
 use zabkeeper_core::{AuthOptions, ServerId, SessionId, WallMs, Zxid};
 
-use super::{S1, S2, S3, only_the_leader_logs, z};
+use super::{S1, S2, S3, z};
 use crate::check::ensemble::{Ensemble, PARTICIPANT, line};
 use crate::check::model::Rules;
 use crate::check::observe::Observation;
-use crate::check::oracle::tests::history::{History, check_pair_from};
+use crate::check::oracle::tests::history::{History, check_pair_from, create};
 
 const S4: ServerId = ServerId(4);
 const S5: ServerId = ServerId(5);
@@ -138,7 +138,11 @@ fn z13_observer_is_sent_what_is_not_committed() {
         let version = txn.zxid;
         h.commits(txn);
         comes_into_force(h, version);
-        let entry = only_the_leader_logs(h);
+        let a = h.client(0);
+        h.asks(a, create("/a"));
+        let entry = h.decides(a).encode();
+        h.logs(S1, &entry);
+        h.confirms(S1);
         h.gets(S2, S1, &entry);
         h.confirms(S2);
         if !violating {
