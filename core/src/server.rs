@@ -35,7 +35,7 @@ use crate::ids::{Instant, LinkId, ServerId, Zxid};
 use crate::io::{ClientEvent, Input, Mark, Now, Outbox, PeerCommand, Pressure};
 use crate::membership::Members;
 use crate::notice::Notice;
-use crate::peer::{LinkCloseReason, Vote};
+use crate::peer::{LinkCloseReason, StepDownReason, Vote};
 use crate::replica::{Membership, Replica, kept_list};
 use crate::rng::Rng;
 use crate::session::SessionTracker;
@@ -412,15 +412,19 @@ impl Server {
         why: LinkCloseReason,
         cx: &mut Cx<'_>,
     ) {
-        let links = match &self.role {
-            Role::Looking(_) => Vec::new(),
+        let (links, fed) = match &self.role {
+            Role::Looking(_) => (Vec::new(), Vec::new()),
             Role::Following(follower) => {
-                follower.link().into_iter().chain(follower.observers().links()).collect()
+                (Vec::from_iter(follower.link()), follower.observers().links().collect())
             }
-            Role::Leading(leader) => leader.links().collect(),
+            Role::Leading(leader) => (leader.links().collect(), Vec::new()),
         };
         let close = |link| PeerCommand::Close(link, why.clone());
         cx.out.peers.extend(links.into_iter().map(close));
+        // Its observers look for the next leader themselves.
+        let leaves = LinkCloseReason::Looks(StepDownReason::Leader);
+        let close = |link| PeerCommand::Close(link, leaves.clone());
+        cx.out.peers.extend(fed.into_iter().map(close));
         if let Some(leader) = self.leader() {
             cx.out.notices.push(Notice::LeavesLeader { leader, why });
         }
