@@ -361,21 +361,6 @@ impl Follower {
         }
     }
 
-    /// The leader's snapshot is being stored or loaded: extends the deadline and reports the
-    /// progress, because neither side sends anything else meanwhile. A slow disk would be as slow
-    /// at the next attempt.
-    pub(crate) fn report_loading(&mut self, (zxid, done, all): (Zxid, u64, u64), cx: &mut Cx<'_>) {
-        self.deadline = cx.now.mono.after(cx.config.init_limit());
-        let Phase::Synchronization { link, .. } = self.phase else {
-            return;
-        };
-        if self.next_loading_report <= cx.now.mono {
-            self.next_loading_report = cx.now.mono.after(cx.config.tick() / 2);
-            cx.send_peer(link, FromLearner::Loading { done, all });
-            cx.out.notices.push(Notice::Loading { zxid, done, all });
-        }
-    }
-
     /// Has the leader been silent for too long?
     pub(crate) fn is_late(&self, cx: &mut Cx<'_>) -> bool {
         let late = self.deadline <= cx.now.mono;

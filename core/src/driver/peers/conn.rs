@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use super::super::unfinished::Unfinished;
 use super::admission::TokenBucket;
 use super::close::PeerCloseReason;
-use crate::ids::{Instant, ServerId};
+use crate::ids::{Instant, LinkId, ServerId};
 use crate::peer::frame::{BadFrame, Reader, Writer};
 use crate::peer::greeting::{Accepting, Channel, Dialling, Greeting, Nonce};
 use crate::peer::{NotedConfigs, Notification};
@@ -88,6 +88,19 @@ pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
     /// How many of `bytes` have left.
     sent: usize,
+}
+
+/// A connection that the host is to open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerDial {
+    /// Its id.
+    pub link: LinkId,
+    /// The server to connect to.
+    pub to: ServerId,
+    /// The port to connect to.
+    pub channel: Channel,
+    /// Is it the port for observers, in place of that of the channel?
+    pub for_observers: bool,
 }
 
 impl PeerConn {

@@ -43,6 +43,7 @@ use crate::peer::{NotedConfigs, Notification, ServerState};
 use admission::Admission;
 use backoff::Pauses;
 pub use close::PeerCloseReason;
+pub use conn::PeerDial;
 use conn::{PeerConn, Phase};
 pub use note::{PeerLine, PeerNote};
 
@@ -137,19 +138,6 @@ struct Peer {
     queued: Vec<LinkId>,
     /// Why the last attempt to dial it has failed, if it has failed.
     failure: Option<(Channel, PeerCloseReason)>,
-}
-
-/// A connection that the host is to open.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PeerDial {
-    /// Its id.
-    pub link: LinkId,
-    /// The server to connect to.
-    pub to: ServerId,
-    /// The port to connect to.
-    pub channel: Channel,
-    /// Is it the port for observers, in place of that of the channel?
-    pub for_observers: bool,
 }
 
 impl PeerOptions {

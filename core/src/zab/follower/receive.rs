@@ -1,7 +1,8 @@
 //! What a follower receives of its leader's history besides proposals: TRUNC, snapshots, and INFORM
 //! where it observes.
 //!
-//! Owns the conditions for taking them over. Must not decide what is committed: the leader does.
+//! Owns the conditions for taking them over, and the reports of progress. Must not decide what is
+//! committed: the leader does.
 
 use bytes::Bytes;
 
@@ -9,11 +10,27 @@ use super::{Follower, FollowerEffect, Phase};
 use crate::cx::Cx;
 use crate::ids::Zxid;
 use crate::io::Mark;
+use crate::notice::Notice;
 use crate::peer::{FromLearner, LinkCloseReason, PeerMisbehaved};
 use crate::replica::Replica;
 use crate::store::Entry;
 
 impl Follower {
+    /// The leader's snapshot is being stored or loaded: extends the deadline and reports the
+    /// progress, because neither side sends anything else meanwhile. A slow disk would be as slow
+    /// at the next attempt.
+    pub(crate) fn report_loading(&mut self, (zxid, done, all): (Zxid, u64, u64), cx: &mut Cx<'_>) {
+        self.deadline = cx.now.mono.after(cx.config.init_limit());
+        let Phase::Synchronization { link, .. } = self.phase else {
+            return;
+        };
+        if self.next_loading_report <= cx.now.mono {
+            self.next_loading_report = cx.now.mono.after(cx.config.tick() / 2);
+            cx.send_peer(link, FromLearner::Loading { done, all });
+            cx.out.notices.push(Notice::Loading { zxid, done, all });
+        }
+    }
+
     pub(super) fn on_trunc(
         &mut self,
         to: Zxid,
