@@ -19,7 +19,7 @@ use zabkeeper_core::io::{PeerCommand, PeerEvent};
 use zabkeeper_core::peer::{FromLearner, PeerMessage};
 use zabkeeper_core::store::Entry;
 use zabkeeper_core::txn::Txn;
-use zabkeeper_core::{ConnId, Input, Instant, ServerId, SessionId, Zxid};
+use zabkeeper_core::{ConnId, Input, Instant, LinkId, ServerId, SessionId, Zxid};
 
 use super::Oracles;
 use super::catalog::{Id, Verdict};
@@ -50,6 +50,8 @@ pub(super) struct SessionLiveness {
     /// Per session and server: when the server last touched it with its granted timeout, by the
     /// server that its client is connected to.
     renewed: BTreeMap<(SessionId, ServerId), Instant>,
+    /// Per leader and observer: the leader's link with the follower that feeds the observer.
+    masters: BTreeMap<(ServerId, ServerId), LinkId>,
     /// Expiries that are proposed and not committed.
     expiring: BTreeMap<Zxid, Expiry>,
     /// Sessions that a follower must report with its next pong, and the connection of the answered
@@ -130,21 +132,47 @@ impl SessionLiveness {
         if !zab.leads(id) || !zab.has_link(id, *link) {
             return;
         }
+        let peer = zab.peer_of(id, *link);
         if let PeerMessage::Learner(FromLearner::Pong { touched, .. }) = message {
-            let follower = zab.peer_of(id, *link).filter(|peer| zab.serves(*peer));
-            for (session, _) in touched {
-                self.note(*session, id, at);
-                // A report counts for the granted timeout only from the server that the client has
-                // moved to (SESS-16).
-                let reported = model.session(*session);
-                if follower.is_some()
-                    && follower == reported.and_then(|reported| reported.server_at(model.tip()))
-                {
-                    self.renewed.insert((*session, id), at);
-                }
+            self.reports((zab, model), (id, peer), touched, at);
+        } else if let PeerMessage::Learner(FromLearner::TouchedBehind { behind, touched, .. }) =
+            message
+        {
+            if self.masters.get(&(id, behind.server)) == Some(link) {
+                self.reports((zab, model), (id, Some(behind.server)), touched, at);
             }
-        } else if let PeerMessage::Learner(FromLearner::Request { session, .. }) = message {
-            self.note(*session, id, at);
+        } else if let PeerMessage::Learner(FromLearner::Attach { behind }) = message {
+            self.masters.insert((id, behind.server), *link);
+        } else if let PeerMessage::Learner(FromLearner::FollowerInfo { .. }) = message {
+            peer.map(|peer| self.masters.remove(&(id, peer)));
+        } else if let PeerMessage::Learner(FromLearner::Request { session, origin, .. }) = message {
+            // The leader ignores what a follower relays for an observer that another one feeds.
+            let relayed = peer != Some(origin.server);
+            if !relayed || self.masters.get(&(id, origin.server)) == Some(link) {
+                self.note(*session, id, at);
+            }
+        }
+    }
+
+    /// A server reports sessions to this leader, itself or through the follower that feeds it.
+    fn reports(
+        &mut self,
+        (zab, model): (&Zab, &Model),
+        (leader, server): (ServerId, Option<ServerId>),
+        touched: &[(SessionId, u32)],
+        at: Instant,
+    ) {
+        let follower = server.filter(|server| zab.serves(*server));
+        for (session, _) in touched {
+            self.note(*session, leader, at);
+            // A report counts for the granted timeout only from the server that the client has
+            // moved to (SESS-16).
+            let reported = model.session(*session);
+            if follower.is_some()
+                && follower == reported.and_then(|reported| reported.server_at(model.tip()))
+            {
+                self.renewed.insert((*session, leader), at);
+            }
         }
     }
 

@@ -134,11 +134,11 @@ fn z13_reconfiguration_is_committed_without_its_own_voters() {
 #[test]
 fn z13_observer_is_sent_what_is_not_committed() {
     check_pair_from(configured, "Z13", |h, violating| {
+        let a = h.client(0);
         let txn = reconfiguration(h, &[S1, S2, S3]);
         let version = txn.zxid;
         h.commits(txn);
         comes_into_force(h, version);
-        let a = h.client(0);
         h.asks(a, create("/a"));
         let entry = h.decides(a).encode();
         h.logs(S1, &entry);
