@@ -24,6 +24,9 @@ pub(super) struct Configs {
     proposed: BTreeMap<Zxid, Config>,
     /// The version that each server has in force, where a leader has established one.
     in_force: BTreeMap<ServerId, Zxid>,
+    /// Servers that put another one in force in this step. What they send in it, they have sent
+    /// as members of the earlier one.
+    changing: BTreeSet<ServerId>,
 }
 
 /// A configuration.
@@ -113,11 +116,24 @@ impl Zab {
     pub(super) fn in_force(&mut self, checks: &mut Checks, id: ServerId, version: Zxid) -> Verdict {
         let Some(configs) = &mut self.configs else { return Ok(()) };
         let before = configs.in_force.insert(id, version);
+        configs.changing.insert(id);
         let known = configs.versioned(version).is_some();
         checks.check(Id::Z22, known && before.is_none_or(|before| before <= version), || {
             let before = maybe(before);
             vec![format!("server {id} has the configuration {version} in force, after {before}")]
         })
+    }
+
+    /// Does the server put another configuration in force in this step?
+    pub(super) fn is_changing(&self, id: ServerId) -> bool {
+        self.configs.as_ref().is_some_and(|configs| configs.changing.contains(&id))
+    }
+
+    /// The outputs of this step have been judged.
+    pub(super) fn has_changed(&mut self, id: ServerId) {
+        if let Some(configs) = &mut self.configs {
+            configs.changing.remove(&id);
+        }
     }
 
     /// Z22: the configurations in force are committed. Checked after each step that may commit.

@@ -201,6 +201,7 @@ impl Zab {
                 })?;
             }
         }
+        self.has_changed(by);
         Ok(())
     }
 
@@ -403,7 +404,8 @@ impl Zab {
         else {
             return Ok(());
         };
-        if self.voters_of(sending.by).contains(to.peer) {
+        let votes = self.voters_of(sending.by).contains(to.peer);
+        if votes || self.is_changing(sending.by) {
             return Ok(());
         }
         let end = self.committed.end();
