@@ -103,12 +103,13 @@ impl Zab {
         let Some(configs) = &self.configs else {
             return Some(self.voters.contains(id));
         };
-        // A configuration that is only logged may return its vote, and becomes durable with what
-        // the server then acknowledges (seed 0x1c of the swarm with the control `synced-twice`).
-        let votes = self.active_voters(configs, id).contains(id);
-        let kept = self.servers.get(&id).map(|server| server.disk_model.kept());
-        let last = kept.and_then(|kept| configs.last_on(kept));
-        let votes = votes && last.is_none_or(|(_, last)| last.voters.contains(id));
+        let server = self.servers.get(&id)?;
+        let durable = configs.last_on(server.disk_model.kept()).map(|(zxid, _)| zxid);
+        let since = configs.proposed.range(durable.unwrap_or_default()..);
+        let mut since = since.filter(|(zxid, _)| server.path().contains(**zxid));
+        // A later configuration on its way to the disk may have taken the vote, and the next one
+        // may have returned it (seed 0x1c of the swarm with the control `synced-twice`).
+        let votes = since.all(|(_, config)| config.voters.contains(id));
         votes.then_some(true)
     }
 

@@ -170,6 +170,11 @@ impl Progress {
                         debt.marked = None;
                     }
                 }
+                // A server that has lost its vote owes no acknowledgement any more.
+                PeerCommand::Send(link, PeerMessage::Leader(FromLeader::Inform(entry))) => {
+                    let debt = leadership.learners.entry(*link).or_default();
+                    (debt.sent, debt.marked) = ((entry.zxid, now), None);
+                }
                 // The acknowledgement of the first NEWLEADER covers all earlier proposals.
                 PeerCommand::Send(link, PeerMessage::Leader(FromLeader::NewLeader { .. })) => {
                     let debt = leadership.learners.entry(*link).or_default();
