@@ -19,10 +19,10 @@ use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, Zxid};
 use crate::io::{Mark, PeerCommand};
 use crate::log::Log;
 use crate::membership::HistoryInfo;
+use crate::peer::greeting::VERSION;
 use crate::peer::{
     Behind, FromLeader, FromLearner, LinkCloseReason, PeerMisbehaved, SessionKind, StepDownReason,
 };
-use crate::peer::greeting::VERSION;
 use crate::replica::Replica;
 use crate::store::Entry;
 use crate::timer::Timer;
