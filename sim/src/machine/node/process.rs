@@ -29,13 +29,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use zabkeeper_core::driver::{Driver, SocketId};
-use zabkeeper_core::io::{ClientCommand, ClientEvent, Mark, Outbox, PeerCommand, PeerEvent};
-use zabkeeper_core::peer::{FromLeader, PeerMessage};
+use zabkeeper_core::io::{ClientCommand, Outbox, PeerCommand};
 use zabkeeper_core::store::{DiskEvent, Lane};
 use zabkeeper_core::wire::Id;
 use zabkeeper_core::{
     Config, ConnId, Halted, Input, Instant, LinkId, Now, Pressure, Server, ServerId, SessionId,
-    Status, Zxid,
+    Zxid,
 };
 
 use super::clock::Clock;
@@ -53,7 +52,6 @@ use crate::machine::fs::{Crash, Disk};
 use crate::network::port::Port;
 use crate::network::stream::{Delivery, End, Party};
 use crate::record::event::RunEvent;
-use crate::record::role::Role;
 use crate::record::trace::{Kind, plain};
 use crate::world::shared::{Event, Shared};
 use audits::Audits;
@@ -511,57 +509,6 @@ impl Process {
         let grown = Lengths::of(&self.out).sum() - before.sum();
         if grown > 64 {
             self.check_bound(grown, read, &status, shared);
-        }
-    }
-
-    /// Records an input, and what the checks of this server need of it.
-    fn observe_input(&mut self, now: Now, input: &Input, shared: &mut Shared) {
-        let completes = &self.orders.done(input);
-        shared.record(&RunEvent::Input { server: self.id, input, completes });
-        // Its clock may run at half its speed, and it needs half a tick of its own time to notice.
-        let tick = shared.options.server.tick();
-        let unread = self.reads_paused_since.is_some_and(|since| shared.now.since(since) > tick);
-        if unread
-            && matches!(
-                input,
-                Input::Peer(_, PeerEvent::Message(PeerMessage::Leader(FromLeader::Ping { .. })))
-            )
-        {
-            shared.observe(Observation::Unread { server: self.id, open: &self.open_conns() });
-        }
-        if let Input::Client(_, ClientEvent::Request(_)) = input {
-            self.note_lag(shared);
-        }
-        if let Input::Election(from, what) = input {
-            notifications::received((*from, self.id), what, shared);
-        }
-        self.behind.on_input(input);
-        if let Input::Client(conn, event) = input {
-            self.operators.traffic.stepped(*conn, event, now.mono);
-            self.heartbeats.stepped(*conn, event, now.mono);
-        }
-        self.known.stepped(input);
-    }
-
-    /// Records the outputs of a step and the status after it, and checks what the marks of the step
-    /// imply.
-    fn observe_outputs(&mut self, before: Lengths, status: &Status, shared: &mut Shared) {
-        let role = self.observed.0;
-        if self.out.marks.contains(Mark::StateDiffers) {
-            let at = format!("s{} leads, and a learner differs at {}", self.id, status.applied);
-            shared.check(Check::ALIKE, Err(at));
-        }
-        if self.out.marks.contains(Mark::PurgeHeld) {
-            shared.check(Check::FILES, self.behind.is_somebody(self.id));
-        }
-        self.behind.on_commands(&self.out.peers[before.peers..]);
-        self.observe_step(before, status, shared);
-        self.meet(before, [role, Role::of(status)], shared);
-        self.orders.are_given(&self.out.disk[before.disk..]);
-        self.note_appends(before.disk, shared);
-        self.apply(status, shared);
-        if self.begins_local {
-            self.observe_local_sessions(shared);
         }
     }
 

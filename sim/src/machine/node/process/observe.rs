@@ -2,10 +2,12 @@
 //!
 //! Owns these reports. Must not change what the process does.
 
+use zabkeeper_core::io::{ClientEvent, Mark, PeerEvent};
+use zabkeeper_core::peer::{FromLeader, PeerMessage};
 use zabkeeper_core::store::DiskCommand;
-use zabkeeper_core::{ServerId, SessionId, Status, Zxid};
+use zabkeeper_core::{Input, Now, ServerId, SessionId, Status, Zxid};
 
-use super::{FAR_BEHIND, Lengths, Process};
+use super::{FAR_BEHIND, Lengths, Process, notifications};
 use crate::check::checker::Check;
 use crate::check::observe::{Holder, Observation};
 use crate::record::event::RunEvent;
@@ -19,6 +21,62 @@ use crate::world::shared::Shared;
 pub(super) type ObservedStatus = (Role, Option<ServerId>, [u32; 2], [Zxid; 4], bool);
 
 impl Process {
+    /// Records an input, and what the checks of this server need of it.
+    pub(super) fn observe_input(&mut self, now: Now, input: &Input, shared: &mut Shared) {
+        let completes = &self.orders.done(input);
+        shared.record(&RunEvent::Input { server: self.id, input, completes });
+        // Its clock may run at half its speed, and it needs half a tick of its own time to notice.
+        let tick = shared.options.server.tick();
+        let unread = self.reads_paused_since.is_some_and(|since| shared.now.since(since) > tick);
+        if unread
+            && matches!(
+                input,
+                Input::Peer(_, PeerEvent::Message(PeerMessage::Leader(FromLeader::Ping { .. })))
+            )
+        {
+            shared.observe(Observation::Unread { server: self.id, open: &self.open_conns() });
+        }
+        if let Input::Client(_, ClientEvent::Request(_)) = input {
+            self.note_lag(shared);
+        }
+        if let Input::Election(from, what) = input {
+            notifications::received((*from, self.id), what, shared);
+        }
+        self.behind.on_input(input);
+        if let Input::Client(conn, event) = input {
+            self.operators.traffic.stepped(*conn, event, now.mono);
+            self.heartbeats.stepped(*conn, event, now.mono);
+        }
+        self.known.stepped(input);
+    }
+
+    /// Records the outputs of a step and the status after it, and checks what the marks of the step
+    /// imply.
+    pub(super) fn observe_outputs(
+        &mut self,
+        before: Lengths,
+        status: &Status,
+        shared: &mut Shared,
+    ) {
+        let role = self.observed.0;
+        if self.out.marks.contains(Mark::StateDiffers) {
+            let at = format!("s{} leads, and a learner differs at {}", self.id, status.applied);
+            shared.check(Check::ALIKE, Err(at));
+        }
+        if self.out.marks.contains(Mark::PurgeHeld) {
+            shared.check(Check::FILES, self.behind.is_somebody(self.id));
+        }
+        self.behind.on_commands(&self.out.peers[before.peers..]);
+        self.observe_step(before, status, shared);
+        self.meet(before, [role, Role::of(status)], shared);
+        self.orders.are_given(&self.out.disk[before.disk..]);
+        self.note_appends(before.disk, shared);
+        self.apply(status, shared);
+        if self.begins_local {
+            self.observe_local_sessions(shared);
+        }
+    }
+
     /// Counts requests to a server that is far behind, in transactions of one epoch: the number of
     /// transactions in earlier epochs is not known here.
     pub(super) fn note_lag(&self, shared: &mut Shared) {
