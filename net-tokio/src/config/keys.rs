@@ -28,6 +28,9 @@ const ONE_THREAD: &str = "one thread serves all connections";
 const OWN_FILES: &str = "its own files need no such setting";
 const JAVA: &str = "it is for Java only";
 const BATCHES: &str = "writes are synced together as they come";
+const NO_DELAY: &str = "servers never delay small packets";
+const NO_THREAD: &str = "no thread waits for a socket";
+const PAUSES: &str = "servers come back after pauses of 10 ms to 1 s";
 const NO_WAIT: &str = "requests wait in their sockets, not in a queue";
 
 /// Complete names of keys, in alphabetical order.
@@ -54,7 +57,10 @@ const KEYS: &[(&str, Kind)] = &[
     ),
     ("cnxTimeout", Property),
     ("commitLogCount", Later),
-    ("connectToLearnerMasterLimit", Later),
+    (
+        "connectToLearnerMasterLimit",
+        Same("a learner that finds no leader in two ticks looks again"),
+    ),
     ("connection_throttle_decrease_ratio", Property),
     ("connection_throttle_drop_decrease", Property),
     ("connection_throttle_drop_increase", Property),
@@ -83,7 +89,8 @@ const KEYS: &[(&str, Kind)] = &[
     ("extendedTypesEnabled", Property),
     ("fips-mode", Later),
     ("flushDelay", Same(BATCHES)),
-    ("forceSnapshotSync", Later),
+    ("follower.nodelay", Same(NO_DELAY)),
+    ("forceSnapshotSync", Property),
     ("forceSync", Same("writes are always synced before they are acknowledged")),
     ("forward_learner_requests_to_commit_processor_disabled", Same("no request is kept twice")),
     ("fsync.warningthresholdms", BareProperty),
@@ -95,7 +102,12 @@ const KEYS: &[(&str, Kind)] = &[
     ("jute.maxbuffer.extrasize", Same("nothing within a frame is longer than the frame may be")),
     ("largeRequestMaxBytes", Property),
     ("largeRequestThreshold", Property),
-    ("leaderConnectDelayDuringRetryMs", Later),
+    ("leader.ackLoggingFrequency", Same("mntr says how far each learner is")),
+    ("leader.closeSocketAsync", Same(NO_THREAD)),
+    ("leader.maxConcurrentDiffSyncs", Same("a learner that catches up occupies one window")),
+    ("leader.maxTimeToWaitForEpoch", Same("a leader waits one tick for promises")),
+    ("leader.nodelay", Same(NO_DELAY)),
+    ("leaderConnectDelayDuringRetryMs", Same(PAUSES)),
     ("leaderServes", Property),
     ("localSessionsEnabled", Line),
     ("localSessionsUpgradingEnabled", Line),
@@ -142,7 +154,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("sslQuorum", Line),
     ("sslQuorumReloadCertFiles", Later),
     ("standaloneEnabled", Line),
-    ("syncEnabled", Later),
+    ("syncEnabled", Same("observers keep logs and snapshots, and come back with them")),
     ("syncLimit", Line),
     ("tcpKeepAlive", Later),
     ("throttled_op_wait_time", Property),
@@ -171,15 +183,15 @@ const PREFIXES: &[(&str, Kind)] = &[
     ("jvm.pause.monitor", Same(JAVA)),
     ("kerberos.", Later),
     ("leader.", Later),
-    ("learner.", Later),
+    ("learner.", Same(NO_THREAD)),
     ("log.", Same(JAVA)),
     ("messageTracker.", Later),
     ("metricsProvider.", Later),
     ("multiAddress.", Later),
     ("netty.", Same(ONE_THREAD)),
     ("nio.", Same(ONE_THREAD)),
-    ("observer.", Later),
-    ("observerMaster.", Later),
+    ("observer.", Same(PAUSES)),
+    ("observerMaster.", Same("followers send observers what is in their logs")),
     ("pathStats.", Later),
     ("quorum.", Later),
     ("request_", Later),
@@ -208,7 +220,6 @@ const HOLDS: &[(&str, &[&str])] = &[
     ("emulate353TTLNodes", &["false"]),
     ("fips-mode", &["false"]),
     ("follower.nodelay", &["true"]),
-    ("forceSnapshotSync", &["false"]),
     ("forceSync", &["yes"]),
     ("jvm.pause.monitor", &["false"]),
     ("leader.closeSocketAsync", &["false"]),

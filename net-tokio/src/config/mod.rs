@@ -373,6 +373,8 @@ fn core_config(
     }
     core.limits.snapshot_size_factor =
         snapshot_size_factor(keys, core.limits.snapshot_size_factor)?;
+    // CONF-40.
+    core.limits.prefer_snapshots = keys.switch("forceSnapshotSync", TRUE_FALSE)?.unwrap_or(false);
     let retained = keys.entry("autopurge.snapRetainCount").cloned();
     let kept = keys.number("autopurge.snapRetainCount", 0..=1 << 20, "3 or more")?;
     if let (Some(kept), Some(entry)) = (kept, retained) {

@@ -450,6 +450,9 @@ fn log_and_snapshot_settings() {
     check("", factor, "330000");
     check("snapshotSizeFactor=1.5", factor, "1500000");
     check("snapshotSizeFactor=-1", factor, "0");
+    let forced = |s: &Settings| s.core.limits.prefer_snapshots.to_string();
+    check("", forced, "false");
+    check("forceSnapshotSync=true", forced, "true");
     check(
         "snapshotSizeFactor=a third",
         factor,
