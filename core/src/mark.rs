@@ -365,6 +365,8 @@ marks! {
     ObserverMoved,
     /// an observer turns to the next server, because the one that was to feed it does not
     ObserverTriesNext,
+    /// a leader hands over because its disk is slower than those of a quorum
+    HandOverSlowDisk,
 }
 
 /// A set of [`Mark`]s.

@@ -105,6 +105,8 @@ pub enum StepDownReason {
     Stops,
     /// The leader has handed leadership over.
     HandedOver,
+    /// This server has led, and others commit what its disk has not stored for `syncLimit`.
+    SlowDisk,
 }
 
 impl LinkCloseReason {
@@ -186,6 +188,10 @@ impl fmt::Display for StepDownReason {
             StepDownReason::Overtaken => "a later election is under way",
             StepDownReason::Removed => "the new configuration gives it no vote",
             StepDownReason::Stops => "it is to stop, and hands leadership over",
+            StepDownReason::SlowDisk => {
+                "its disk is slower than those of a quorum by more than syncLimit, so it hands \
+                 leadership over: look at that disk"
+            }
             StepDownReason::HandedOver => "its leader has handed leadership over",
             StepDownReason::LastEpoch => {
                 "all epochs are used up: move the data directories of all servers away, and import \

@@ -29,23 +29,23 @@ impl Server {
         }
     }
 
-    /// The step may have committed the last proposal of a leader that is to stop.
+    /// The step may have committed the last proposal of a leader that is to stop, or whose disk is
+    /// slow.
     pub(super) fn maybe_hand_over(&mut self, cx: &mut Cx<'_>) {
-        if let Role::Leading(leader) = &self.role
-            && leader.hands_over()
-        {
-            let members = self.members.clone();
-            let mut cx = Cx { members: &members, voters: members.voters(), ..cx.reborrow() };
-            if leader.is_hand_over_due(&self.replica, &mut cx) {
-                self.step_down(StepDownReason::Stops, &mut cx);
-            }
+        let Role::Leading(leader) = &mut self.role else { return };
+        let members = self.members.clone();
+        let mut cx = Cx { members: &members, voters: members.voters(), ..cx.reborrow() };
+        leader.watch_disk(&self.replica, &mut cx);
+        if let Some(why) = leader.hand_over_due(&self.replica, &mut cx) {
+            self.step_down(why, &mut cx);
         }
     }
 
-    /// This server leads no longer. If it has left the voters or is to stop, it names the next
-    /// leader, and votes for it.
+    /// This server leads no longer. If it has left the voters, is to stop or has a slow disk, it
+    /// names the next leader, and votes for it.
     pub(super) fn step_down(&mut self, why: StepDownReason, cx: &mut Cx<'_>) {
-        let names = matches!(why, StepDownReason::Stops | StepDownReason::Removed);
+        use StepDownReason::{Removed, SlowDisk, Stops};
+        let names = matches!(why, Stops | Removed | SlowDisk);
         let next = match &self.role {
             Role::Leading(leader) if names => leader.name_next(&self.replica, cx),
             Role::Leading(_) | Role::Looking(_) | Role::Following(_) => None,

@@ -332,7 +332,8 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::ObserverAhead
         | Mark::ObserverAttached
         | Mark::ObserverMoved
-        | Mark::ObserverTriesNext => RARE,
+        | Mark::ObserverTriesNext
+        | Mark::HandOverSlowDisk => RARE,
         Mark::ElectionAlone
         | Mark::HistoryReplayed
         | Mark::ConnHeld

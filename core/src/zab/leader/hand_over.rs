@@ -1,13 +1,14 @@
-//! How a leader that is to stop, or has lost its vote, hands leadership over (RECONF-11).
+//! How a leader that is to stop, has lost its vote (RECONF-11), or has a slow disk hands leadership
+//! over.
 //!
 //! Owns when such a leader steps down, and which server it names. Must not decide the election: the
 //! name is a hint that makes the outcome of the usual rules quick.
 
 use super::{Leader, Learner};
 use crate::cx::Cx;
-use crate::ids::{ServerId, Zxid};
+use crate::ids::{Instant, ServerId, Zxid};
 use crate::io::Mark;
-use crate::peer::{FromLeader, Vote};
+use crate::peer::{FromLeader, StepDownReason, Vote};
 use crate::replica::Replica;
 
 /// How long the leader waits until its proposals are committed and a voter has them all, in ticks.
@@ -20,17 +21,39 @@ impl Leader {
     /// The process is to stop: proposes nothing more, if another server may lead. The second call
     /// ends the wait. A single voter has nobody to hand over to.
     pub(crate) fn begin_hand_over(&mut self, cx: &mut Cx<'_>) {
-        let own = cx.config.id();
-        let others = cx.voters.ids().any(|id| id != own && cx.voters.may_lead(id));
-        if self.serving().is_none() || !others {
-            return;
+        let stops = StepDownReason::Stops;
+        match &mut self.hand_over_by {
+            Some((by, why)) if *why == stops => *by = cx.now.mono,
+            Some((_, why)) => *why = stops,
+            None => self.hand_over(stops, cx),
         }
-        let now = cx.now.mono;
-        if self.hand_over_by.is_some() {
-            self.hand_over_by = Some(now);
-        } else {
+    }
+
+    fn hand_over(&mut self, why: StepDownReason, cx: &mut Cx<'_>) {
+        let own = cx.config.id();
+        if self.serving().is_some() && cx.voters.ids().any(|id| id != own && cx.voters.may_lead(id))
+        {
             cx.mark(Mark::HandOverBegun);
-            self.hand_over_by = Some(now.after(cx.config.tick() * WAIT_TICKS));
+            let by = cx.now.mono.after(cx.config.tick() * WAIT_TICKS);
+            self.hand_over_by = Some((by, why));
+        }
+    }
+
+    /// Hands over if the disk of this server has held a transaction for `syncLimit`, and the others
+    /// have committed it: a leader demands of itself what it demands of its learners. Where the
+    /// commit needs this server, nobody else could lead. Pings make this leader look often enough.
+    pub(crate) fn watch_disk(&mut self, replica: &Replica, cx: &mut Cx<'_>) {
+        let (log, now) = (replica.log(), cx.now.mono);
+        let written = |(zxid, _): &(Zxid, Instant)| *zxid <= log.durable();
+        self.unwritten = self.unwritten.filter(|mark| !written(mark));
+        if self.serving().is_some() && log.durable() < log.appended() {
+            self.unwritten.get_or_insert((log.appended(), now));
+        }
+        let late = self.unwritten.filter(|(_, since)| since.after(cx.config.sync_limit()) <= now);
+        if self.hand_over_by.is_none() && late.is_some_and(|(zxid, _)| zxid <= log.committed()) {
+            cx.mark(Mark::HandOverSlowDisk);
+            self.unwritten = None;
+            self.hand_over(StepDownReason::SlowDisk, cx);
         }
     }
 
@@ -41,18 +64,22 @@ impl Leader {
 
     /// Is it time to step down? Then every proposal is committed, and the server to be named has
     /// them all; or the wait is over.
-    pub(crate) fn is_hand_over_due(&self, replica: &Replica, cx: &mut Cx<'_>) -> bool {
-        let Some(by) = self.hand_over_by else { return false };
+    pub(crate) fn hand_over_due(
+        &self,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> Option<StepDownReason> {
+        let (by, why) = self.hand_over_by?;
         let (committed, appended) = (replica.log().committed(), replica.log().appended());
         let best = self.best_voter(cx).map(|(acked, _)| acked);
         if committed == appended && best >= Some(appended) {
-            return true;
+            return Some(why);
         }
         let late = by <= cx.now.mono;
         if late {
             cx.mark(Mark::HandOverLate);
         }
-        late
+        late.then_some(why)
     }
 
     /// Names the server that is to lead next to all learners: the one that has acknowledged most,

@@ -66,8 +66,11 @@ pub(crate) struct Leader {
     next_ping: Instant,
     /// When the leader steps down, if service has not begun (ZAB-06).
     begin_by: Instant,
-    /// When it steps down at the latest, because the process is to stop.
-    hand_over_by: Option<Instant>,
+    /// When it steps down at the latest, and why: the process is to stop, or its disk is slow.
+    hand_over_by: Option<(Instant, StepDownReason)>,
+    /// The transaction whose write to the disk of this server is timed, and since when, as
+    /// acknowledgements of learners are.
+    unwritten: Option<(Zxid, Instant)>,
     /// Has it reported that servers of an older release prevent reconfigurations?
     reported_older: bool,
 }
@@ -123,6 +126,7 @@ impl Leader {
             next_ping: now.after(cx.config.tick() / 2),
             begin_by: now.after(cx.config.discovery_limit()),
             hand_over_by: None,
+            unwritten: None,
             reported_older: false,
         };
         leader.maybe_propose_epoch(replica, cx);
@@ -464,7 +468,7 @@ impl Leader {
             (Timer::LearnerSilence, silence),
             (Timer::Establishment, establishment),
             (Timer::Ping, ping),
-            (Timer::HandOver, self.hand_over_by),
+            (Timer::HandOver, self.hand_over_by.map(|(by, _)| by)),
         ]
     }
 

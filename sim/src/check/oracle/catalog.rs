@@ -361,7 +361,7 @@ impl Id {
                 "L8",
                 "a healthy quorum commits in time; followers acknowledge and forward syncs at \
                  once; leaders drop learners that acknowledge late, and step down if they cannot \
-                 serve",
+                 serve or their own disk is that late",
             ),
             Id::L11 => (
                 "L11",

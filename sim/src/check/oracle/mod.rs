@@ -407,7 +407,9 @@ impl Oracles {
         self.progress.is_patient((checks, zab, self.model.rules()), id, acts.peers, now)?;
         self.hand_overs.acted(checks, zab, id, acts)?;
         let stops = self.hand_overs.is_stopping(id);
-        self.progress.stays((checks, zab), id, acts.peers, (acts.status, stops))?;
+        let rules = self.model.rules();
+        let limits = (now, rules.sync_limit, rules.tick);
+        self.progress.stays((checks, zab), id, acts.peers, (acts.status, stops), limits)?;
         self.liveness.acts(id, now);
         if zab.role(id, acts.status, now) {
             self.liveness.restarted(id);
@@ -445,6 +447,8 @@ impl Oracles {
         self.outside.acted(checks, id, acts, (now, awake), rules.tick)?;
         zab.has_quorum_contact(checks, id, (now, awake), rules.silence_limit())?;
         self.progress.leaves_in_time(checks, id, (now, awake), rules.sync_limit)?;
+        let limits = (rules.sync_limit, rules.tick);
+        self.progress.hands_over_in_time((checks, zab), id, (now, awake), limits)?;
         let since = zab.role_since(id).max(awake);
         self.progress.begins_in_time(checks, id, (now, since), rules.begin_limit)?;
         self.progress.commits_in_time(checks, zab, id, (now, awake), rules.commit_within)?;

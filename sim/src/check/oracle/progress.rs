@@ -42,6 +42,27 @@ struct Leadership {
     /// Uncommitted proposals and when they were made.
     open: VecDeque<(Zxid, Instant)>,
     learners: BTreeMap<LinkId, Debt>,
+    /// What its own disk has not stored yet: each transaction, and when it was logged.
+    unstored: VecDeque<(Zxid, Instant)>,
+    /// The first of these, and since when it has been committed without that disk.
+    held: Option<(Zxid, Instant)>,
+    /// When the disk last held something for so long that the leader may hand over.
+    slow_at: Option<Instant>,
+}
+
+impl Leadership {
+    /// Notes how far its disk is.
+    fn note_disk(&mut self, stored: Zxid, status: &Status, now: Instant) {
+        while self.unstored.front().is_some_and(|(zxid, _)| *zxid <= stored) {
+            self.unstored.pop_front();
+        }
+        let first = self.unstored.front().map(|(zxid, _)| *zxid);
+        let first = first.filter(|zxid| *zxid <= status.committed);
+        self.held = first.map(|zxid| match self.held {
+            Some(held) if held.0 == zxid => held,
+            Some(_) | None => (zxid, now),
+        });
+    }
 }
 
 /// What a learner has to acknowledge, by the leader's view of one link.
@@ -153,8 +174,10 @@ impl Progress {
                 && status.serving
             {
                 leadership.open.push_back((entry.zxid, now));
+                leadership.unstored.push_back((entry.zxid, now));
             }
         }
+        leadership.note_disk(zab.servers[&id].disk_model.kept().end(), status, now);
         while leadership.open.front().is_some_and(|(zxid, _)| *zxid <= status.committed) {
             leadership.open.pop_front();
         }
@@ -262,6 +285,7 @@ impl Progress {
         id: ServerId,
         commands: &[PeerCommand],
         (status, stops): (&Status, bool),
+        (now, sync_limit, tick): (Instant, Duration, Duration),
     ) -> Verdict {
         if !zab.serves(id) || status.halted.is_some() || status.mode != Mode::Looking {
             return Ok(());
@@ -278,6 +302,11 @@ impl Progress {
                 // RECONF-11.
                 PeerCommand::Close(_, LinkCloseReason::Looks(StepDownReason::Removed))
                     if !zab.voters_of(id).may_lead(id) =>
+                {
+                    None
+                }
+                PeerCommand::Close(_, LinkCloseReason::Looks(StepDownReason::SlowDisk))
+                    if self.has_slow_disk(id, status, now, (sync_limit, tick)) =>
                 {
                     None
                 }
@@ -321,6 +350,52 @@ impl Progress {
                 )]
             }),
         }
+    }
+
+    /// Does the leader's own disk hold for long what is committed without it, or did it when the
+    /// leader began to wait for the others? Clocks may run at twice and at half their speed.
+    fn has_slow_disk(
+        &self,
+        id: ServerId,
+        status: &Status,
+        now: Instant,
+        (sync_limit, tick): (Duration, Duration),
+    ) -> bool {
+        let Some(leadership) = self.leaderships.get(&id) else { return false };
+        let is_slow = leadership.unstored.front().is_some_and(|(zxid, logged)| {
+            *zxid <= status.committed && now.since(*logged) >= sync_limit / 2
+        });
+        let was_slow = leadership.slow_at.is_some_and(|at| now.since(at) <= tick * 2 + SLACK);
+        is_slow || was_slow
+    }
+
+    /// L8: a leader whose own disk holds for the limit what is committed without it leads no
+    /// longer, if another server may lead. The time begins anew with each transaction that was the
+    /// newest when the one before it was stored, so the limit counts twice; a ping may be needed
+    /// for the leader to look, and the others take a tick. A clock may run at half its speed.
+    pub(super) fn hands_over_in_time(
+        &mut self,
+        (checks, zab): (&mut Checks, &Zab),
+        id: ServerId,
+        (now, awake): (Instant, Instant),
+        (sync_limit, tick): (Duration, Duration),
+    ) -> Verdict {
+        let Some(leadership) = self.leaderships.get_mut(&id) else { return Ok(()) };
+        let Some((zxid, since)) = leadership.held else { return Ok(()) };
+        let first = leadership.unstored.front().map(|(_, logged)| now.since(*logged));
+        if first >= Some(sync_limit / 2) {
+            leadership.slow_at = Some(now);
+        }
+        let voters = zab.voters_of(id);
+        let others = voters.all().any(|other| other != id && voters.may_lead(other));
+        let limit = (sync_limit + tick) * 4 + SLACK;
+        let waits = now.since(since.max(awake));
+        checks.check(Id::L8, !others || sync_limit.is_zero() || waits <= limit, || {
+            vec![format!(
+                "server {id} leads on though the others have committed {zxid}, since {since}, and \
+                 its own disk has not stored it"
+            )]
+        })
     }
 
     /// ZAB-18, L8: a leader drops a synced learner that has not acknowledged the marked proposal

@@ -24,27 +24,21 @@ fn proposes(h: &mut History) -> Entry {
     entry
 }
 
+/// The leader pings a follower, and gets its answer.
+fn pings(h: &mut History, follower: ServerId, round: u64) {
+    let (sent, echo) = (Instant(0), Instant(0));
+    h.sends(S1, follower, PeerMessage::Leader(FromLeader::Ping { round, sent, echo }));
+    let (touched, digests) = (Vec::new(), Vec::new());
+    let pong = FromLearner::Pong { round, sent, echo, touched, digests };
+    h.sends(follower, S1, PeerMessage::Learner(pong));
+}
+
 #[test]
 fn l8_leader_keeps_a_learner_that_acknowledges_nothing() {
     check_pair_of(3, "L8", |h, violating| {
         let entry = proposes(h);
         h.waits(6_000);
-        h.sends(
-            S1,
-            S2,
-            PeerMessage::Leader(FromLeader::Ping { round: 1, sent: Instant(0), echo: Instant(0) }),
-        );
-        h.sends(
-            S2,
-            S1,
-            PeerMessage::Learner(FromLearner::Pong {
-                round: 1,
-                sent: Instant(0),
-                echo: Instant(0),
-                touched: Vec::new(),
-                digests: Vec::new(),
-            }),
-        );
+        pings(h, S2, 1);
         if !violating {
             h.logs(S2, &entry);
             h.confirms(S2);
@@ -386,5 +380,48 @@ fn l11_only_an_exhausted_epoch_ends_with_a_quorum() {
             &[link(S2, S1)],
             if violating { StepDownReason::NotEstablished } else { StepDownReason::Epoch },
         );
+    });
+}
+
+/// A leader whose disk is slow goes, and others go on.
+#[test]
+fn l8_leader_leads_on_though_its_disk_stores_nothing() {
+    check_pair_of(3, "L8", |h, violating| {
+        let entry = h.wants("/a");
+        h.logs(S1, &entry);
+        for follower in [S2, S3] {
+            h.gets(follower, S1, &entry);
+            h.confirms(follower);
+            h.receives(S1, follower, PeerMessage::Learner(FromLearner::Ack { zxid: entry.zxid }));
+        }
+        h.member(S1).committed = entry.zxid;
+        h.shows(S1);
+        for round in 1..=10 {
+            h.waits(4_000);
+            [S2, S3].map(|follower| pings(h, follower, round));
+            if round == 5 && !violating {
+                h.confirms(S1);
+            }
+        }
+    });
+}
+
+#[test]
+fn l11_leader_hands_over_though_its_disk_stores_everything() {
+    check_pair_of(3, "L11", |h, violating| {
+        let entry = h.wants("/a");
+        h.logs(S1, &entry);
+        for follower in [S2, S3] {
+            h.gets(follower, S1, &entry);
+            h.confirms(follower);
+        }
+        h.member(S1).committed = entry.zxid;
+        h.shows(S1);
+        if violating {
+            h.confirms(S1);
+        }
+        h.waits(6_000);
+        let links = [S2, S3].map(|follower| link(follower, S1));
+        leaves(h, S1, &links, StepDownReason::SlowDisk);
     });
 }
