@@ -46,6 +46,9 @@ pub struct Config {
     pub membership: Option<Membership>,
     /// Reconfiguration, if it is enabled (`reconfigEnabled`, RECONF-01). Default: no.
     pub reconfig: Option<ReconfigOptions>,
+    /// Whether an oracle can permit one of two voters to go on without the other (`oraclePath`,
+    /// QV-03). Default: no.
+    pub oracle: bool,
     /// Salt for the keys of all hash maps. Default: zero. Nothing that a server sends or stores may
     /// depend on it; the simulator varies it to prove that.
     pub map_salt: u64,
@@ -260,6 +263,7 @@ impl Config {
             observer_masters: false,
             membership: None,
             reconfig: None,
+            oracle: false,
             map_salt: 0,
         })
     }

@@ -19,6 +19,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) members: &'a Members,
     /// Those of them that vote.
     pub(crate) voters: &'a Voters,
+    /// Does the oracle permit this server to go on without the other voter?
+    pub(crate) oracle: bool,
     pub(crate) schemes: &'a Schemes,
     pub(crate) rng: &'a mut Rng,
     pub(crate) out: &'a mut Outbox,

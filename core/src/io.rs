@@ -71,6 +71,9 @@ pub enum Input {
     /// The process is to stop. [`Server::may_exit`](crate::Server::may_exit) returns when the core
     /// needs it no longer; a leader hands leadership over first. A second one ends that wait.
     Stop,
+    /// What the oracle says now: whether this server may go on without the other voter. The host
+    /// passes each change of the answer; it is no at the start (QV-03).
+    Oracle(bool),
 }
 
 /// An event of a link. The first event of a [`LinkId`] is `Up` or `Unreachable`, each at most once;
@@ -195,6 +198,9 @@ impl fmt::Display for Input {
         match self {
             Input::Timeout => write!(f, "timeout"),
             Input::Stop => write!(f, "stop"),
+            Input::Oracle(permits) => {
+                write!(f, "the oracle says {}", if *permits { "yes" } else { "no" })
+            }
             Input::Client(conn, ClientEvent::Opened(c, _)) => write!(
                 f,
                 "{conn} opened session={} seen={} timeout={}ms",

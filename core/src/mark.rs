@@ -367,6 +367,14 @@ marks! {
     ObserverTriesNext,
     /// a leader hands over because its disk is slower than those of a quorum
     HandOverSlowDisk,
+    /// one of two voters, silent for long enough, is not waited for, because the oracle permits it
+    ElectionByOracle,
+    /// one of two voters follows the other on its word, because the oracle gives this one none
+    ElectionOracleRefuses,
+    /// a leader goes on without the other voter, because the oracle permits it
+    OracleAlone,
+    /// a leader that has gone on alone steps down, because the oracle permits it no longer
+    OracleTakenBack,
 }
 
 /// A set of [`Mark`]s.

@@ -93,6 +93,8 @@ pub enum Notice {
         /// The reason.
         why: ReconfigRefusal,
     },
+    /// This leader goes on without the other voter, because the oracle permits it.
+    GoesOnAlone,
 }
 
 impl fmt::Display for Notice {
@@ -152,6 +154,10 @@ impl fmt::Display for Notice {
                  before 0.3: {}. Upgrade them; the configuration becomes part of the log after \
                  the last one, and they cannot join after that",
                 list(older)
+            ),
+            Notice::GoesOnAlone => write!(
+                f,
+                "goes on without the other voter: the oracle says that it is down (oraclePath)"
             ),
             Notice::ReconfigRefused { session, server, why } => write!(
                 f,

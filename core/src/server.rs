@@ -75,6 +75,8 @@ pub struct Server {
     work: Work,
     /// Is the process to stop?
     stopping: bool,
+    /// Does the oracle permit this server to go on without the other voter?
+    oracle: bool,
     /// Why the server has halted, if it has.
     halted: Option<Halted>,
 }
@@ -115,6 +117,7 @@ impl Server {
             inbound: BTreeMap::new(),
             work: Work::default(),
             stopping: false,
+            oracle: false,
             halted: None,
         })
     }
@@ -135,11 +138,15 @@ impl Server {
         let (config, members) = (self.config.clone(), self.members.clone());
         let mut rng = mem::replace(&mut self.rng, Rng::new(0));
         let schemes = self.schemes.clone();
+        if let Input::Oracle(permits) = input {
+            self.oracle = permits;
+        }
         let mut cx = Cx {
             now,
             config: &config,
             members: &members,
             voters: members.voters(),
+            oracle: config.oracle && self.oracle,
             schemes: &schemes,
             rng: &mut rng,
             out,
@@ -163,7 +170,9 @@ impl Server {
             Input::Disk(event) => self.on_disk(event, &mut cx),
             Input::EnsembleConfig(from, configs) => self.on_configs(from, &configs, &mut cx),
             Input::Stop => self.on_stop(&mut cx),
+            Input::Oracle(_) => self.continue_election(&mut cx),
         }
+        self.heed_oracle(&mut cx);
         self.establish_config(&mut cx);
         self.adopt_members(&mut cx);
         if self.halted.is_none() {
@@ -172,6 +181,20 @@ impl Server {
             self.set_timers(&mut cx);
         }
         self.rng = rng;
+    }
+
+    /// The oracle may permit this leader to go on alone from now on, or no longer.
+    fn heed_oracle(&mut self, cx: &mut Cx<'_>) {
+        if !cx.config.oracle || self.halted.is_some() {
+            return;
+        }
+        let Role::Leading(leader) = &mut self.role else { return };
+        let Some(effect) = leader.heed_oracle(&mut self.replica, cx) else { return };
+        self.apply_leader_effect(effect, cx);
+        if let Role::Leading(leader) = &mut self.role {
+            let effect = leader.confirm(cx);
+            self.apply_leader_effect(effect, cx);
+        }
     }
 
     /// A leader that waits for servers to be upgraded puts its configuration into the log once the

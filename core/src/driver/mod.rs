@@ -78,6 +78,9 @@ pub struct Driver {
     stops: bool,
     /// The core has to get [`Input::Stop`].
     sends_stop: bool,
+    /// What the oracle says, until the core has got it.
+    oracle: Option<bool>,
+    oracle_permits: bool,
 }
 
 /// Progress of a turn.
@@ -131,6 +134,8 @@ impl Driver {
             turn: Turn::default(),
             stops: false,
             sends_stop: false,
+            oracle: None,
+            oracle_permits: false,
         }
     }
 
@@ -159,7 +164,7 @@ impl Driver {
             Input::Election(..) | Input::EnsembleConfig(..) | Input::Peer(..) => {
                 self.peers.push(input);
             }
-            Input::Timeout | Input::Client(..) | Input::Stop => {
+            Input::Timeout | Input::Client(..) | Input::Stop | Input::Oracle(_) => {
                 unreachable!("{input} comes from the driver")
             }
         }
@@ -172,6 +177,14 @@ impl Driver {
     pub fn stop(&mut self) {
         self.stops = true;
         self.sends_stop = true;
+    }
+
+    /// The host has asked the oracle whether this server may go on without the other voter
+    /// (`oraclePath`): passes on a change of the answer.
+    pub fn on_oracle(&mut self, permits: bool) {
+        if std::mem::replace(&mut self.oracle_permits, permits) != permits {
+            self.oracle = Some(permits);
+        }
     }
 
     /// Begins a turn. The host then calls [`Driver::next_input`] until it returns `None`, gives
@@ -188,6 +201,9 @@ impl Driver {
     pub fn next_input(&mut self, now: Now, server: &Server, cost: u64) -> Option<Input> {
         let Turn { stage, .. } = self.turn;
         self.turn.spent += cost;
+        if let Some(permits) = self.oracle.take() {
+            return Some(Input::Oracle(permits));
+        }
         if stage == Stage::Disk {
             if let Some(event) = self.disk.pop_front() {
                 return Some(Input::Disk(event));
@@ -277,6 +293,7 @@ impl Driver {
     pub fn has_work(&self) -> bool {
         !self.disk.is_empty()
             || self.sends_stop
+            || self.oracle.is_some()
             || self.peers.has_work()
             || self.clients.has_work()
             || self.four_letter.has_work()

@@ -154,6 +154,7 @@ impl Reports {
                 Notice::StatesDiffer { .. } => (ReportLevel::Warn, "differ"),
                 Notice::ConfigHeld { .. } => (ReportLevel::Warn, "older releases"),
                 Notice::ReconfigRefused { .. } => (ReportLevel::Warn, "reconfiguration refused"),
+                Notice::GoesOnAlone => (ReportLevel::Warn, "alone"),
             };
             self.push(level, kind, notice.to_string());
         }

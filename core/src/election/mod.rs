@@ -32,6 +32,7 @@
 //! The round is kept in memory only. A restarted server begins with a low round, and the first
 //! notification of a higher one raises it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -40,8 +41,11 @@ use crate::ids::{Epoch, Instant, ServerId, Zxid};
 use crate::io::{Mark, Marks};
 use crate::membership::{HistoryInfo, HistoryStatus, Voters};
 use crate::peer::{Notification, ServerState, Vote};
+use oracle::AwaitOracle;
+pub(crate) use oracle::Oracle;
 use repeat::Repeat;
 
+mod oracle;
 mod repeat;
 #[cfg(test)]
 mod tests;
@@ -88,6 +92,8 @@ pub(crate) struct Election {
     named: Option<Vote>,
     /// Is this server to stop? It then sends no vote, and is not elected.
     abstains: bool,
+    /// What the oracle says, and whom it allows to be absent.
+    oracle: AwaitOracle,
     /// Branches taken since the last `take_marks`.
     marks: Marks,
 }
@@ -143,6 +149,7 @@ impl Election {
             read_only_from: None,
             named: None,
             abstains: false,
+            oracle: AwaitOracle::default(),
             marks: Marks::default(),
         }
     }
@@ -212,6 +219,7 @@ impl Election {
             }
         };
         self.initial = Some(ReceivedVote { vote, history });
+        self.oracle.begin(now);
         self.propose(self.best_known(), now);
     }
 
@@ -281,6 +289,7 @@ impl Election {
         if from == self.own {
             return Recipients::None;
         }
+        self.oracle.on_notification(from, now);
         let stands =
             notification.vote.candidate == from && self.may_stand(notification.vote, voters);
         if !voters.contains(from) && !stands {
@@ -311,13 +320,20 @@ impl Election {
             if self.stays_apart(notification.vote) {
                 return None;
             }
-            self.marks.hit(Mark::ElectionEstablished);
+            let trusts = self.oracle.trusts(voters);
+            self.marks.hit(if trusts {
+                Mark::ElectionOracleRefuses
+            } else {
+                Mark::ElectionEstablished
+            });
             self.round = notification.round;
             self.proposal = Some(notification.vote);
             return Some(Outcome::Follow(leader));
         }
         let proposal = self.proposal.filter(|proposal| !self.stays_apart(*proposal))?;
         let sharing = self.sharing(proposal, voters);
+        let present = self.oracle.without_silent(self.own, voters, limits, now);
+        let voters = &*present;
         if !self.decides(proposal, &sharing, voters) {
             self.final_deadline = None;
             return None;
@@ -330,6 +346,9 @@ impl Election {
         let at_once = (complete || named) && candidate_agrees;
         if !at_once && now < deadline {
             return None;
+        }
+        if matches!(present, Cow::Owned(_)) {
+            self.marks.hit(Mark::ElectionByOracle);
         }
         self.marks.hit(match (complete, at_once) {
             (true, true) => Mark::ElectionComplete,
@@ -383,7 +402,8 @@ impl Election {
     /// When [`outcome`](Self::outcome) and [`take_resend`](Self::take_resend) must be called again.
     /// Before their first call that is at once, because only they get the limits.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        [self.final_deadline, self.repeat.deadline()].into_iter().flatten().min()
+        let deadlines = [self.final_deadline, self.repeat.deadline(), self.oracle.deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// A non-voter sends notifications to learn the outcome. It is answered, but its vote is never
@@ -575,24 +595,5 @@ impl Election {
         let full =
             sharing.values().any(|history| history.history_status == HistoryStatus::Complete);
         (full || !self.complete_received) && voters.may_decide(sharing, proposal.zxid == Zxid::ZERO)
-    }
-
-    /// The leader that a quorum, itself included, names in its last notifications, and the leader's
-    /// own notification, which states that it leads (FLE-07). These notifications need agree on
-    /// nothing else: a leader that was restarted, and elected by the links of its followers, has
-    /// another round and epoch than they have. The leader found is never this server: servers that
-    /// still follow its earlier epoch will notice that it looks.
-    fn established(&self, voters: &Voters) -> Option<(ServerId, Notification)> {
-        self.out_of_election.iter().map(|(id, notification)| (*id, *notification)).find(
-            |(leader, notification)| {
-                notification.server_state == ServerState::Leading
-                    && notification.vote.candidate == *leader
-                    && voters.is_quorum(|id| {
-                        self.out_of_election
-                            .get(&id)
-                            .is_some_and(|other| other.vote.candidate == *leader)
-                    })
-            },
-        )
     }
 }

@@ -14,6 +14,7 @@
 //!   without reconfiguration: a quorum of the new groups need not intersect one of the former. Who
 //!   changes them must have all servers synchronised first, and stop them all.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -80,6 +81,41 @@ impl Voters {
         }
         let ids = &self.ids | &next.ids;
         Voters { ids, hierarchy: None, both: Some(Box::new([self.clone(), next.clone()])) }
+    }
+
+    /// These voters for the server `own` when the oracle permits it to go on alone: of exactly two
+    /// voters without groups, `own` alone is a quorum unless the other one is present (QV-03). No
+    /// other set of voters changes.
+    pub(crate) fn on_oracle(
+        &self,
+        own: ServerId,
+        is_present: impl Fn(ServerId) -> bool,
+    ) -> Cow<'_, Voters> {
+        let is_left = |part: &Voters| {
+            let other = part.ids.iter().find(|id| **id != own);
+            part.are_two() && part.contains(own) && other.is_some_and(|other| !is_present(*other))
+        };
+        if !self.parts().iter().any(is_left) {
+            return Cow::Borrowed(self);
+        }
+        let left = |part: &Voters| if is_left(part) { Voters::new([own]) } else { part.clone() };
+        Cow::Owned(match &self.both {
+            None => left(self),
+            Some(both) => {
+                let both = Some(Box::new([left(&both[0]), left(&both[1])]));
+                Voters { ids: self.ids.clone(), hierarchy: None, both }
+            }
+        })
+    }
+
+    /// Are there exactly two voters, in a configuration that is in force or logged?
+    pub(crate) fn has_two(&self) -> bool {
+        self.parts().iter().any(Voters::are_two)
+    }
+
+    /// Are these exactly two voters, both of which a quorum needs?
+    fn are_two(&self) -> bool {
+        self.ids.len() == 2 && self.hierarchy.is_none() && self.both.is_none()
     }
 
     /// The sets of voters of which a quorum is needed: two during a reconfiguration.
@@ -420,6 +456,35 @@ mod tests {
         assert!(!both.may_decide(&[blank[0], blank[1]].into(), false));
         assert!(both.contains(ServerId(1)) && both.contains(ServerId(5)));
         assert_eq!((both.smallest_quorum(), old.with_next(&old)), (2, old));
+    }
+
+    /// QV-03.
+    #[test]
+    fn oracle_makes_one_of_exactly_two_voters_a_quorum() {
+        let nobody = |_| false;
+        let own = ServerId(1);
+        let enough = |voters: &Voters, present: &dyn Fn(ServerId) -> bool, acked: &[u64]| {
+            voters.on_oracle(own, present).is_quorum(|id| acked.contains(&id.0))
+        };
+        let two = voters(2);
+        assert!(enough(&two, &nobody, &[1]) && !enough(&two, &nobody, &[2]));
+        assert!(!enough(&two, &|id| id == ServerId(2), &[1]), "the other one is there");
+        assert!(!two.on_oracle(ServerId(3), nobody).is_quorum(|id| id == own), "no voter asks");
+        for others in [voters(3), voters(4)] {
+            assert!(!enough(&others, &nobody, &[1]));
+        }
+        let groups = [(1, &[own, ServerId(2)][..])];
+        let grouped = voters(2).with_groups(groups, &BTreeMap::new()).expect("valid");
+        assert!(!enough(&grouped, &nobody, &[1]));
+        let grows = two.with_next(&voters(3));
+        assert!(!enough(&grows, &nobody, &[1]), "three voters need two");
+        assert!(enough(&grows, &nobody, &[1, 3]));
+        let replaced = two.with_next(&Voters::new([1, 3].map(ServerId)));
+        assert!(!enough(&replaced, &|id| id == ServerId(3), &[1]));
+        assert!(enough(&replaced, &|id| id == ServerId(3), &[1, 3]));
+        let left = two.with_next(&Voters::new([2, 3].map(ServerId)));
+        assert!(!enough(&left, &nobody, &[1, 3]), "the next voters are two others");
+        assert_eq!(two.on_oracle(own, nobody).quorum_watermark(|id| id.0), 1);
     }
 
     #[test]

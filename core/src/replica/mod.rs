@@ -291,6 +291,18 @@ impl Replica {
             && self.saved.identity.is_some_and(|known| known.established)
     }
 
+    /// May this server lead without the other voter, if the oracle permits it? Only if it lacks
+    /// nothing that the two have committed: both were the voters of the last established epoch, so
+    /// both have acknowledged whatever was committed in it. A server with an empty or damaged disk
+    /// cannot know what it lacks.
+    pub(crate) fn may_lead_alone(&self, own: ServerId, voters: &Voters) -> bool {
+        let HistoryInfo { history_status, newcomers, .. } = self.history_info(own, voters);
+        voters.contains(own)
+            && history_status == HistoryStatus::Complete
+            && newcomers == 0
+            && self.is_established_under(voters)
+    }
+
     /// Records that a quorum has the history and the identity of the ensemble, and the voters. This
     /// must be durable before anything is committed under these voters.
     pub(crate) fn record_establishment(&mut self, cx: &mut Cx<'_>) -> WriteId {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::Server;
 use super::role::Role;
 use crate::cx::Cx;
-use crate::election::{Outcome, Recipients};
+use crate::election::{Oracle, Outcome, Recipients};
 use crate::identity;
 use crate::ids::{Epoch, LinkId, ServerId};
 use crate::io::{Mark, PeerCommand, PeerEvent};
@@ -117,6 +117,11 @@ impl Server {
         // During the pause after a failed snapshot, the server votes and repeats its vote, but
         // follows no leader.
         let rests = self.replica.rests_until(now).is_some();
+        if cx.config.oracle {
+            let own = cx.config.id();
+            let permits = cx.oracle && self.replica.may_lead_alone(own, cx.voters);
+            looking.set_oracle(if permits { Oracle::Permits } else { Oracle::Refuses });
+        }
         let outcome = if rests { None } else { looking.outcome(cx.voters, &cx.config.limits, now) };
         let resends = outcome.is_none() && looking.take_resend(&cx.config.limits, now);
         cx.out.marks.add(looking.take_marks());

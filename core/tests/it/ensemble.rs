@@ -21,10 +21,11 @@
 //! config KEY=N ...            before `boot`: recent_bytes, bulk_bytes, factor (millionths),
 //!                             snapshot_txns, snapshot_slice_bytes, kept, compare, step_units,
 //!                             epoch_txns, hold_ms; check_ms and per_minute (of containers); local,
-//!                             upgrade, read_only, leader_serves and masters (1 or 0)
+//!                             upgrade, read_only, leader_serves, masters and oracle (1 or 0)
 //! start                       `boot` and `settle` without a trace
 //! boot [N ..]                 starts these servers, or all, from their disks
 //! pause N | resume N          the process gets no CPU time: its deadlines pass
+//! oracle N yes|no             the oracle permits N to go on without the other voter, or not
 //! stop N                      the process is to stop; the trace says when it may exit
 //! kill N ..                   the process dies: disk commands not done are lost, messages sent
 //!                             still arrive

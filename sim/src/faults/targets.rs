@@ -333,7 +333,11 @@ pub fn weight(mark: Mark) -> u64 {
         | Mark::ObserverAttached
         | Mark::ObserverMoved
         | Mark::ObserverTriesNext
-        | Mark::HandOverSlowDisk => RARE,
+        | Mark::HandOverSlowDisk
+        | Mark::ElectionByOracle
+        | Mark::ElectionOracleRefuses
+        | Mark::OracleAlone
+        | Mark::OracleTakenBack => RARE,
         Mark::ElectionAlone
         | Mark::HistoryReplayed
         | Mark::ConnHeld

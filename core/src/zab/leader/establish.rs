@@ -166,7 +166,7 @@ impl Leader {
         let Phase::Gathering = self.phase else {
             return;
         };
-        if may_decide(&self.histories(|_| true, cx), replica, cx) {
+        if self.may_decide(&self.histories(|_| true, cx), replica, cx) {
             let own = replica.state().accepted_epoch;
             let newer = self.learners.values().any(|learner| learner.accepted > own);
             cx.mark(if newer { Mark::EpochOfLearner } else { Mark::EpochOwn });
@@ -261,12 +261,12 @@ impl Leader {
 
     /// A quorum has promised, and no learner is ahead: this leader's history becomes that of the
     /// epoch.
-    fn maybe_synchronize(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
+    pub(super) fn maybe_synchronize(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) {
         let Phase::Promising { epoch, promised, .. } = &self.phase else {
             return;
         };
         let own = promised.contains_key(&cx.config.id());
-        if !own || !may_decide(promised, replica, cx) {
+        if !own || !self.may_decide(promised, replica, cx) {
             return;
         }
         cx.mark(Mark::DiscoveryPromised);
@@ -336,15 +336,19 @@ impl Leader {
     /// be committed, because a server outside the recorded list counts as having acknowledged
     /// nothing. The voters are not recorded earlier: if the epoch fails before a quorum has the
     /// history, the new voters have no acknowledged transactions to lose.
-    fn maybe_establish(&mut self, replica: &mut Replica, cx: &mut Cx<'_>) -> LeaderEffect {
+    pub(super) fn maybe_establish(
+        &mut self,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
         let Phase::Synchronization { epoch, own, recording, .. } = self.phase else {
             return LeaderEffect::None;
         };
-        if !own || !may_decide(&self.histories(Learner::is_synced, cx), replica, cx) {
+        if !own || !self.may_decide(&self.histories(Learner::is_synced, cx), replica, cx) {
             return LeaderEffect::None;
         }
         if replica.is_established_under(cx.voters) {
-            let keep_voters = may_decide(&self.histories(Learner::is_ready, cx), replica, cx);
+            let keep_voters = self.may_decide(&self.histories(Learner::is_ready, cx), replica, cx);
             return if keep_voters { LeaderEffect::Establish } else { LeaderEffect::None };
         }
         if recording.is_none() {
@@ -358,6 +362,15 @@ impl Leader {
         LeaderEffect::None
     }
 
+    fn may_decide(
+        &self,
+        histories: &BTreeMap<ServerId, HistoryInfo>,
+        replica: &Replica,
+        cx: &Cx<'_>,
+    ) -> bool {
+        self.quorum_voters(cx).may_decide(histories, replica.log().is_empty())
+    }
+
     /// The histories of this server and of the learners for which `so_far` holds.
     fn histories(
         &self,
@@ -368,8 +381,4 @@ impl Leader {
         let own = (cx.config.id(), self.history);
         learners.map(|learner| (learner.server, learner.history)).chain([own]).collect()
     }
-}
-
-fn may_decide(histories: &BTreeMap<ServerId, HistoryInfo>, replica: &Replica, cx: &Cx<'_>) -> bool {
-    cx.voters.may_decide(histories, replica.log().is_empty())
 }

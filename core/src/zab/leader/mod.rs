@@ -11,6 +11,7 @@ mod establish;
 mod hand_over;
 mod learner;
 mod observer_master;
+mod oracle;
 mod progress;
 mod relay;
 mod serve;
@@ -73,6 +74,10 @@ pub(crate) struct Leader {
     unwritten: Option<(Zxid, Instant)>,
     /// Has it reported that servers of an older release prevent reconfigurations?
     reported_older: bool,
+    /// May it begin to serve without the other voter, if the oracle permits it?
+    may_begin_alone: bool,
+    /// Does it go on without the other voter?
+    alone: bool,
 }
 
 /// The phase of the leader; the diagram is in the module above.
@@ -128,6 +133,8 @@ impl Leader {
             hand_over_by: None,
             unwritten: None,
             reported_older: false,
+            may_begin_alone: replica.may_lead_alone(cx.config.id(), cx.voters),
+            alone: false,
         };
         leader.maybe_propose_epoch(replica, cx);
         leader.check(replica);
@@ -421,11 +428,7 @@ impl Leader {
 
     /// The log of this server is durable up to `zxid`.
     pub(crate) fn on_durable(&mut self, zxid: Zxid, cx: &mut Cx<'_>) -> LeaderEffect {
-        let own = cx.config.id();
-        match self.proposer() {
-            Some(proposer) => LeaderEffect::Commit(proposer.on_ack(own, zxid, cx)),
-            None => LeaderEffect::None,
-        }
+        self.acked(cx.config.id(), zxid, cx)
     }
 
     /// Service begins; the initial history is applied.
@@ -556,7 +559,7 @@ impl Leader {
 
     /// Are this server and the learners for which `counts` holds a quorum?
     fn has_quorum(&self, counts: impl Fn(&Learner) -> bool, cx: &Cx<'_>) -> bool {
-        cx.voters.is_quorum(|id| {
+        self.quorum_voters(cx).is_quorum(|id| {
             id == cx.config.id() || self.learners.values().any(|l| l.server == id && counts(l))
         })
     }

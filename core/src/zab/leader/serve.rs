@@ -84,8 +84,7 @@ impl Leader {
             // RECONF-11.
             return LeaderEffect::StepDown(StepDownReason::Removed);
         }
-        self.serving()
-            .map_or(LeaderEffect::None, |proposer| LeaderEffect::Commit(proposer.agreed(cx)))
+        self.commit_agreed(cx)
     }
 
     /// Proposes the end of an expired session.
@@ -212,10 +211,7 @@ impl Leader {
         };
         learner.on_ack(zxid);
         let server = learner.server;
-        match self.proposer() {
-            Some(proposer) => LeaderEffect::Commit(proposer.on_ack(server, zxid, cx)),
-            None => LeaderEffect::None,
-        }
+        self.acked(server, zxid, cx)
     }
 
     pub(super) fn on_pong(
@@ -322,7 +318,7 @@ impl Leader {
     }
 
     /// Answers the syncs whose ping a quorum has answered.
-    pub(super) fn confirm(&mut self, cx: &mut Cx<'_>) -> LeaderEffect {
+    pub(crate) fn confirm(&mut self, cx: &mut Cx<'_>) -> LeaderEffect {
         let mut local = Vec::new();
         loop {
             let own = cx.config.id();
@@ -330,7 +326,7 @@ impl Leader {
                 let answered = self.answered.get(&id).copied().unwrap_or_default();
                 if id == own { self.round } else { answered }
             };
-            let confirmed = cx.voters.quorum_watermark(answered);
+            let confirmed = self.quorum_voters(cx).quorum_watermark(answered);
             let round = self.round;
             assert!(confirmed <= round, "ping {confirmed} is answered, and {round} the last");
             let Some(proposer) = self.proposer() else {

@@ -67,6 +67,9 @@ impl Play {
                 self.stopping.insert(id(server));
                 self.step(id(server), Input::Stop);
             }
+            ["oracle", server, says @ ("yes" | "no")] => {
+                self.step(id(server), Input::Oracle(*says == "yes"));
+            }
             ["vanish", server] => {
                 self.kill(id(server));
                 self.events.retain(|event| event.from != id(server));
@@ -191,6 +194,7 @@ impl Play {
                 "leader_serves" => member.config.leader_serves = n == 1,
                 "read_only" => member.config.read_only_mode = n == 1,
                 "masters" => member.config.observer_masters = n == 1,
+                "oracle" => member.config.oracle = n == 1,
                 "hold_ms" => limits.hold = Duration::from_millis(n.into()),
                 other => panic!("no setting {other}"),
             }

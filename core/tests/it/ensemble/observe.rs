@@ -71,7 +71,10 @@ impl Play {
             self.say(format!("s{id} {conn}: {command}"));
         }
         for notice in &out.notices {
-            if let Notice::ReconfigRefused { .. } | Notice::ConfigHeld { .. } = notice {
+            if let Notice::ReconfigRefused { .. }
+            | Notice::ConfigHeld { .. }
+            | Notice::GoesOnAlone = notice
+            {
                 self.say(format!("s{id} logs: {notice}"));
             }
         }

@@ -64,6 +64,7 @@ impl Zab {
             | Input::EnsembleConfig(..)
             | Input::Timeout
             | Input::Stop
+            | Input::Oracle(_)
             | Input::Client(..) => Ok(()),
         }
     }

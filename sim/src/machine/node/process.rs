@@ -482,6 +482,7 @@ impl Process {
             | Input::Election(..)
             | Input::EnsembleConfig(..)
             | Input::Stop
+            | Input::Oracle(_)
             | Input::Timeout => 0,
         };
         let failed = matches!(input, Input::Disk(DiskEvent::Failed(_)));

@@ -458,7 +458,8 @@ impl Timeline {
             | Input::Client(..)
             | Input::Disk(_)
             | Input::EnsembleConfig(..)
-            | Input::Stop => {}
+            | Input::Stop
+            | Input::Oracle(_) => {}
         }
     }
 

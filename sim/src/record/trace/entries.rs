@@ -128,6 +128,7 @@ fn summary(input: &Input) -> (u64, &'static [u8]) {
     match input {
         Input::Timeout => (0, b"timeout"),
         Input::Stop => (0, b"stop"),
+        Input::Oracle(permits) => (u64::from(*permits), b"oracle"),
         Input::Client(conn, ClientEvent::Opened(..)) => (conn.0, b"opened"),
         Input::Client(conn, ClientEvent::Request(_)) => (conn.0, b"request"),
         Input::Client(conn, ClientEvent::Closed) => (conn.0, b"closed"),

@@ -25,6 +25,7 @@ impl Known {
             Input::Client(_, ClientEvent::Request(_) | ClientEvent::Heartbeat)
             | Input::Timeout
             | Input::Stop
+            | Input::Oracle(_)
             | Input::Election(..)
             | Input::EnsembleConfig(..)
             | Input::Peer(..)
