@@ -9,6 +9,7 @@ use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
 
 use super::World;
 use super::grow::Growth;
+use super::oracle::Oracle;
 use super::phases::Liveness;
 use crate::check::checker::Checker;
 use crate::clients::workload::KeySpace;
@@ -68,6 +69,7 @@ impl World {
             stopped: None,
             give_up: (Instant(u64::MAX), EVENTS_MAX),
             growth: if grows { Growth::ToCome } else { Growth::Over },
+            oracle: Oracle::default(),
             wiped: None,
             client_ids: 0,
             liveness: Liveness::default(),
@@ -124,6 +126,7 @@ fn shared_part(
     Shared {
         healed: None,
         outside: BTreeMap::new(),
+        permitted: None,
         now: Instant(0),
         queue: Queue::new(tie),
         decisions,

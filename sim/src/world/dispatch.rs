@@ -79,6 +79,7 @@ impl World {
             }
             Event::Start { server } => self.start(server),
             Event::Grow => self.grow(),
+            Event::Oracle { permits } => self.oracle_says(permits),
             Event::Crash { server, incarnation, how } => self.crash(server, incarnation, how),
             Event::Exits { server, incarnation } => self.let_end(server, incarnation, None),
             Event::CrashInRecovery { server, incarnation, how } => {
@@ -139,6 +140,9 @@ impl World {
     }
 
     fn start(&mut self, server: ServerId) {
+        if let Some(until) = self.held_down_until(server) {
+            return self.shared.at(until, Event::Start { server });
+        }
         if !self.is_gone(server) {
             let (node, shared) = self.node(server);
             node.start(shared);

@@ -302,6 +302,7 @@ impl World {
         }
         shared.after(after * MS, Event::Start { server });
         shared.describe(|| format!("it starts again after {after} ms"));
+        self.may_hold_down(server);
     }
 
     fn pause_server(&mut self, server: ServerId) -> bool {

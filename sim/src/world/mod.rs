@@ -14,6 +14,7 @@ mod heal;
 mod inject;
 mod load;
 pub mod options;
+mod oracle;
 mod outcome;
 mod partition;
 mod phases;
@@ -43,6 +44,7 @@ use crate::world::stop::Stop;
 use bad_client::BadClient;
 use byzantine_peer::{ByzantinePeer, Usurped};
 use grow::Growth;
+use oracle::Oracle;
 use partition::Partition;
 
 pub use outcome::{Held, Outcome};
@@ -81,6 +83,7 @@ pub struct World {
     /// The run ends as inconclusive after this time or this event.
     give_up: (Instant, u64),
     growth: Growth,
+    oracle: Oracle,
     /// The server whose disk was erased or damaged last.
     wiped: Option<ServerId>,
     /// Number of clients so far, bad clients included.

@@ -34,6 +34,7 @@ mod draw;
 #[cfg(test)]
 mod drawn;
 mod groups;
+mod oracle;
 mod rare;
 mod text;
 
@@ -133,6 +134,9 @@ pub struct Options {
     pub reconfig_from: u32,
     /// Groups and weights of the servers.
     pub groups: Groups,
+    /// The voter that an oracle may permit to go on without the other one; zero: there is no
+    /// oracle.
+    pub oracle: u32,
     /// Content of `/zookeeper/config`, if it differs from the servers' own list.
     pub members: Option<String>,
     /// Salt for the keys of all hash maps; it must not change the run.
@@ -426,6 +430,7 @@ impl Options {
         config.read_only_mode = self.server.read_only_mode;
         config.leader_serves = self.server.leader_serves;
         config.observer_masters = self.observer_masters;
+        config.oracle = self.permitted().is_some();
         config.membership = self.membership();
         config.map_salt = self.map_salt;
         let LocalRules { servers, upgrade } = &self.local;

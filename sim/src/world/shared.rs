@@ -52,6 +52,8 @@ pub enum Event {
     Start { server: ServerId },
     /// The ensemble grows.
     Grow,
+    /// The oracle permits a server to go on without the other voter, or does not any more.
+    Oracle { permits: bool },
     /// A server's process or machine crashes.
     Crash { server: ServerId, incarnation: u64, how: Crash },
     /// A process that is to stop ends.
@@ -102,6 +104,8 @@ pub struct Shared {
     pub healed: Option<Instant>,
     /// Servers that the heal leaves out.
     pub outside: BTreeMap<ServerId, Fate>,
+    /// The server that the oracle permits to go on without the other voter.
+    pub permitted: Option<ServerId>,
     /// Virtual time.
     pub now: Instant,
     /// Future events.

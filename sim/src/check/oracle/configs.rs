@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::store::{DurableState, Entry, THIS_SERVER};
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::{Epoch, ErrorCode, ServerId, Zxid};
@@ -70,6 +71,35 @@ impl Zab {
             Some((_, next)) => active.before(&next.voters),
             None => active,
         })
+    }
+
+    /// The voters of which this server needs a quorum as a leader: itself, if it goes on alone.
+    pub(super) fn quorum_of(&self, id: ServerId) -> Cow<'_, Voters> {
+        if self.goes_alone(id) { Cow::Owned(Voters::of([id])) } else { self.voters_of(id) }
+    }
+
+    /// The server closes links.
+    pub(super) fn closes(&mut self, id: ServerId, commands: &[PeerCommand]) {
+        for command in commands {
+            if let PeerCommand::Close(link, _) = command
+                && let Some(link) = self.server(id).links.get_mut(link)
+            {
+                link.closed = true;
+            }
+        }
+    }
+
+    /// QV-03: the oracle permits one of two voters to go on alone while the other one has not its
+    /// history, or has no link.
+    pub(super) fn goes_alone(&self, id: ServerId) -> bool {
+        let Some(server) = self.servers.get(&id) else { return false };
+        let two = self.voters.ids.len() == 2 && self.voters.weights.is_none();
+        let mut links = server.links.values();
+        server.permitted
+            && two
+            && self.configs.is_none()
+            && self.voters.contains(id)
+            && !links.any(|link| link.synced && !link.closed && self.voters.contains(link.peer))
     }
 
     /// The voters of the configuration that this server has in force.
@@ -228,7 +258,7 @@ impl Zab {
             synced.is_some_and(|synced| *synced >= upto)
         };
         let Some(configs) = &self.configs else {
-            return self.voters.most(|id| held(id, zxid));
+            return self.quorum_of(by).most(|id| held(id, zxid));
         };
         let path = self.servers[&by].path();
         let mut voters = match configs.last_on(&self.committed) {

@@ -31,6 +31,8 @@ pub(super) struct Link {
     pub(super) history_status: Option<HistoryStatus>,
     /// The peer has acknowledged NEWLEADER.
     pub(super) synced: bool,
+    /// This end has closed it.
+    pub(super) closed: bool,
     /// The last zxid that the peer has acknowledged on it; zero before the first.
     pub(super) acked: Zxid,
     /// The peer has sent FOLLOWERINFO with an accepted epoch below the last possible one; the
@@ -57,6 +59,7 @@ impl Link {
             epoch: None,
             history_status: None,
             synced: false,
+            closed: false,
             acked: Zxid(0),
             comes: false,
             snapshot: None,

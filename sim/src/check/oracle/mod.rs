@@ -335,6 +335,9 @@ impl Oracles {
             self.hand_overs.stops(&self.zab, server);
             return Ok(());
         }
+        if let Input::Oracle(permits) = input {
+            self.zab.server(server).permitted = *permits;
+        }
         self.liveness.relayed((&self.zab, &self.model), server, input, self.now);
         self.progress.entered(&self.zab, server, input, self.now);
         self.notifications.entered(server, input);
@@ -410,6 +413,7 @@ impl Oracles {
         let rules = self.model.rules();
         let limits = (now, rules.sync_limit, rules.tick);
         self.progress.stays((checks, zab), id, acts.peers, (acts.status, stops), limits)?;
+        zab.closes(id, acts.peers);
         self.liveness.acts(id, now);
         if zab.role(id, acts.status, now) {
             self.liveness.restarted(id);

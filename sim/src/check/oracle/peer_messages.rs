@@ -285,7 +285,13 @@ impl Zab {
             false => voters.may_decide(&pasts, nothing),
             true => voters.may_decide_by_log(&pasts, nothing),
         };
-        checks.check(Id::Z1, may_decide, || {
+        // One of two voters begins alone only if it was a voter of the last established epoch, as
+        // the other one was, and has all that it has acknowledged.
+        let knows_all = |past: &Past| {
+            past.history_status == HistoryStatus::Complete && past.before == self.voters
+        };
+        let alone = self.goes_alone(id) && pasts.get(&id).is_some_and(knows_all);
+        checks.check(Id::Z1, may_decide || alone, || {
             vec![format!(
                 "server {id} leads epoch {epoch}; promised by {pasts:?}, its own disk says: {}",
                 kept(&server.disk_model.durable().state)

@@ -331,7 +331,7 @@ impl Progress {
                 })
             }
             None if left.is_empty() || stops => Ok(()),
-            None => checks.check(Id::L11, !zab.voters_of(id).most(had), || {
+            None => checks.check(Id::L11, !zab.quorum_of(id).most(had), || {
                 let who: Vec<String> = left
                     .iter()
                     .map(|link| {
@@ -556,7 +556,7 @@ impl Progress {
                 && zab.follows(server).is_some_and(|(leader, since)| leader == id && long(since))
         };
         let is_well = |server: ServerId| long(unwell(server)) && (server == id || follows(server));
-        let enough = long(zab.role_since(id)) && is_well(id) && zab.voters_of(id).most(is_well);
+        let enough = long(zab.role_since(id)) && is_well(id) && zab.quorum_of(id).most(is_well);
         if !enough {
             return Vec::new();
         }

@@ -48,7 +48,7 @@ impl Zab {
                 server.links.values().any(|link| now.since(link.spoken) <= limit)
             }
             Some(leader) => hears(leader),
-            None => self.voters_of(id).most(hears),
+            None => self.quorum_of(id).most(hears),
         };
         checks.check(Id::Z25, enough, || {
             let received: Vec<String> = server

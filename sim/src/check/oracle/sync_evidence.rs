@@ -32,7 +32,7 @@ impl Zab {
         }
         let confirmed = &self.servers[&by].confirmed;
         let confirms = |id: ServerId| id == by || confirmed.get(&id) >= Some(&since);
-        checks.check(Id::C5, self.voters_of(by).most(confirms), || {
+        checks.check(Id::C5, self.quorum_of(by).most(confirms), || {
             let answers =
                 confirmed.iter().map(|(id, at)| format!("server {id} to what left at {at}"));
             let answers: Vec<String> = answers.collect();

@@ -79,6 +79,8 @@ pub(super) struct Server {
     pub(super) promised: BTreeSet<Epoch>,
     /// (epoch, zxid) of every vote that it has cast for itself.
     pub(super) stood: BTreeSet<(Epoch, Zxid)>,
+    /// The world's oracle permits it to go on without the other voter.
+    pub(super) permitted: bool,
     pub(super) links: BTreeMap<LinkId, Link>,
     /// The link whose message the present step handles.
     pub(super) cause: Option<LinkId>,
@@ -253,6 +255,7 @@ impl Zab {
         server.claimed = Zxid::ZERO;
         (server.leads, server.led, server.serves, server.follows) = (false, false, false, None);
         server.halted = false;
+        server.permitted = false;
         server.role_since = at;
         server.forsaken_since = None;
     }
@@ -289,7 +292,7 @@ impl Zab {
         now: Instant,
         awake: Instant,
     ) -> Verdict {
-        let all = self.voters_of(id);
+        let all = self.quorum_of(id);
         let voters = all.ids.len();
         let links = || self.servers.get(&id).into_iter().flat_map(|server| server.links.values());
         let synced = |peer| links().any(|link| link.peer == peer && link.synced);
@@ -387,7 +390,8 @@ impl Zab {
         })?;
         let named = |id| self.servers.get(&id).is_some_and(|server| server.named.contains(&epoch));
         // Once the log names the voters, a quorum that holds the history has them.
-        let known = self.is_configured(id) || self.voters.most(named);
+        let alone = self.goes_alone(id) && named(id);
+        let known = self.is_configured(id) || self.voters.most(named) || alone;
         checks.check(Id::Z1, known, || {
             let lists = self.servers.iter();
             let lists = lists.map(|(id, server)| (id, &server.disk_model.durable().state.voters));

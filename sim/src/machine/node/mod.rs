@@ -359,6 +359,7 @@ impl Node {
                 let parts = (driver, gate, process::Operators::new(&self.config, now));
                 let mut process =
                     Process::new(&self.config, incarnation, server, parts, lanes, replayed, odd);
+                process.on_oracle(shared.permitted == Some(id), shared);
                 process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));
             }
@@ -388,6 +389,14 @@ impl Node {
         }
         let how = self.draw_crash(shared);
         shared.after(1, Event::Crash { server: self.id, incarnation: self.incarnation, how });
+    }
+
+    /// The oracle permits this server to go on without the other voter, or does not any more. A
+    /// process asks it at its start.
+    pub fn on_oracle(&mut self, permits: bool, shared: &mut Shared) {
+        if let Phase::Up(process) = &mut self.phase {
+            process.on_oracle(permits, shared);
+        }
     }
 
     /// Runs a turn of the process.

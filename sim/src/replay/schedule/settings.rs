@@ -160,6 +160,7 @@ pub(super) fn bounds(name: &str) -> RangeInclusive<u64> {
         "ticks" => 10_000,
         "paths" | "hot" | "depth" => 10_000,
         "from" | "observers" => SERVERS_MAX.into(),
+        "oracle" => 2,
         "ratio" => 1_000_000,
         "percent" => 100,
         "costs" | "count" => 1_000,
@@ -242,6 +243,7 @@ pub fn plain() -> Options {
         grows_at: Duration::ZERO,
         reconfig_from: 0,
         groups: Groups::default(),
+        oracle: 0,
         members: None,
         map_salt: 0,
         fault_events: 0,
@@ -287,6 +289,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         grows_at,
         reconfig_from,
         groups: Groups { count: groups, weightless, heavy },
+        oracle,
         local: LocalRules { servers: local_servers, upgrade },
         config_change_one_in,
         left_out: LeftOut { dead, hung, stuck, alone, apart },
@@ -320,6 +323,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("groups.count", groups);
     visit("groups.weightless", weightless);
     visit("groups.heavy", heavy);
+    visit("oracle", oracle);
     visit("heal.dead", dead);
     visit("heal.hung", hung);
     visit("heal.stuck", stuck);

@@ -180,6 +180,9 @@ impl Options {
                 weights.voters().map(|(id, group, weight)| format!("s{id}={group}:{weight}"));
             writeln!(f, "quorums   by group:weight {}", each.collect::<Vec<_>>().join(" "))?;
         }
+        if let Some(id) = self.permitted() {
+            writeln!(f, "oracle    permits s{id} to go on alone while the other one is down")?;
+        }
         if self.peers.election_conns {
             writeln!(f, "elections by connections of their own channel")?;
         }

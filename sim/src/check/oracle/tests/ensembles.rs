@@ -10,6 +10,7 @@ use zabkeeper_core::{Epoch, ServerId, Zxid};
 
 use super::history::{History, check_pair_of, create};
 
+mod alone;
 mod configs;
 mod contact;
 mod epochs;

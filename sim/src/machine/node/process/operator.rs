@@ -174,6 +174,12 @@ impl Operators {
 }
 
 impl Process {
+    /// What the operator's oracle says.
+    pub(in crate::machine::node) fn on_oracle(&mut self, permits: bool, shared: &mut Shared) {
+        self.driver.on_oracle(permits);
+        self.ask_to_run(shared);
+    }
+
     /// Reads bytes of a client just before the driver does.
     pub(super) fn note_read(&mut self, now: Now, id: SocketId, bytes: &[u8], shared: &Shared) {
         let SocketId::Client(conn) = id else { return };
