@@ -40,6 +40,7 @@ mod log_tool;
 mod logging;
 mod monitor;
 mod names;
+mod oracle;
 mod peers;
 mod random;
 mod serve;

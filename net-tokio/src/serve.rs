@@ -29,6 +29,7 @@ use crate::driver;
 use crate::event_loop::{Ended, EventLoop};
 use crate::listener;
 use crate::logging::Logging;
+use crate::oracle;
 use crate::peers;
 use crate::random;
 use crate::shared::Shared;
@@ -118,6 +119,7 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     tokio::task::spawn_local(stop_on(signals, accepting.abort_handle(), Rc::clone(&shared)));
     peers::warn_without_secret(&shared.settings);
     peers::listen(&shared, peer_ports, configs.clone()).map_err(Failure::Other)?;
+    tokio::task::spawn_local(oracle::watch(Rc::clone(&shared)));
     if let Some((path, version)) = shared.settings.file.clone() {
         let own = shared.settings.core.id();
         tokio::task::spawn_local(config_files::write_configs(configs, own, path, version));

@@ -122,7 +122,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("minSessionTimeout", Line),
     ("nio.sessionlessCnxnTimeout", Property),
     ("observerMasterPort", Line),
-    ("oraclePath", Later),
+    ("oraclePath", Line),
     ("peerType", Line),
     ("portUnification", Later),
     ("preAllocSize", Property),

@@ -31,6 +31,8 @@ pub(crate) struct Ensemble {
     pub(crate) secret_file: Option<SecretFile>,
     /// `quorum.secretRequired`: are servers without the secret refused?
     pub(crate) demands_secret: bool,
+    /// `oraclePath`: the file that says whether this server may go on without the other voter.
+    pub(crate) oracle: Option<PathBuf>,
     /// The secrets in the file; none until it is read.
     pub(crate) secrets: Secrets,
     /// `electionPortBindRetry`: number of retries, one second apart, when an address cannot be
@@ -119,11 +121,13 @@ pub(super) fn ensemble(
     let observer_port = keys.number("observerMasterPort", 0..=65_535, hint)?;
     let secret_file = secret_file(keys)?;
     let required = keys.switch("quorum.secretRequired", super::TRUE_FALSE)?;
+    let oracle = oracle(keys, &voters)?;
     Ok(Some(Ensemble {
         members,
         voters,
         demands_secret: required.unwrap_or(secret_file.is_some()),
         secret_file,
+        oracle,
         secrets: Secrets::default(),
         listen_everywhere: keys
             .take("quorumListenOnAllIPs")
@@ -136,6 +140,16 @@ pub(super) fn ensemble(
         },
         observer_port: observer_port.filter(|port| *port > 0).map(fit),
     }))
+}
+
+/// The oracle's file. ZooKeeper ignores groups beside an oracle.
+fn oracle(keys: &mut Properties, voters: &Voters) -> Result<Option<PathBuf>, BadSetting> {
+    let entry = keys.entry("oraclePath").cloned();
+    let path = keys.text("oraclePath", "a file that holds 1 or 0")?;
+    if let Some(entry) = entry.filter(|_| voters.has_groups()) {
+        return Err(keys.refuse(&entry, "an oracle has no effect on groups; remove one of the two"));
+    }
+    Ok(path.map(PathBuf::from))
 }
 
 fn secret_file(keys: &mut Properties) -> Result<Option<SecretFile>, BadSetting> {

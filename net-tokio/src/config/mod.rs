@@ -210,6 +210,7 @@ pub fn parse(
     core.leader_serves = keys.switch("leaderServes", ["yes", "no"])?.unwrap_or(true);
     core.observer_masters =
         ensemble.as_ref().is_some_and(|ensemble| ensemble.observer_port.is_some());
+    core.oracle = ensemble.as_ref().is_some_and(|ensemble| ensemble.oracle.is_some());
     let voters = core.voters().ids().count();
     // An empty path would put the log into the current directory.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;
