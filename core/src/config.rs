@@ -73,6 +73,8 @@ pub struct ReconfigOptions {
     /// May a reconfiguration leave a single voter, and change a single server (RECONF-07)? It may
     /// where `standaloneEnabled` is false.
     pub single_voter: bool,
+    /// May a server have several addresses (`multiAddress.enabled`)? The same on all servers.
+    pub multi_address: bool,
 }
 
 /// Which kinds of nodes clients may create, and how the leader deletes containers and TTL nodes.

@@ -108,7 +108,8 @@ pub use ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, WallMs, Write
 pub use io::{Input, Now, Outbox, Pressure};
 pub use log::epochs::EpochIndex;
 pub use membership::{
-    EnsembleConfig, HierarchyError, HistoryInfo, HistoryStatus, Member, Members, Voters,
+    EnsembleConfig, HierarchyError, HistoryInfo, HistoryStatus, Member, Members, ServerAddress,
+    Voters,
 };
 pub use notice::Notice;
 pub use offline::{Compared, Replayed, compare, replay};

@@ -22,8 +22,8 @@ pub fn options(settings: &Settings) -> FourLetterOptions {
     let info = |ensemble: &Ensemble| {
         let me = ensemble.member(settings.core.id()).expect("it is one of them");
         EnsembleInfo {
-            election_port: me.election_port,
-            quorum_port: me.quorum_port,
+            election_ports: me.election_ports(),
+            quorum_ports: me.quorum_ports(),
             observes: me.observes,
             voters: ensemble.voters.ids().count(),
             membership: ensemble.text(),
@@ -125,7 +125,8 @@ mod tests {
         let dirs = (&*options.data_dir, &*options.log_dir);
         assert_eq!((dirs, options.backlog), (("/d/zabkeeper", "/l/zabkeeper"), 7));
         let ensemble = options.ensemble.expect("has three members");
-        assert_eq!((ensemble.quorum_port, ensemble.election_port), (2889, 3889));
+        let ports = (&*ensemble.quorum_ports, &*ensemble.election_ports);
+        assert_eq!(ports, ("2889", "3889"));
         assert_eq!(
             ensemble.membership,
             "server.1=a:2888:3888:participant;0.0.0.0:2181\n\

@@ -3,6 +3,7 @@
 //!
 //! Owns the retries until a name has addresses. Must not open sockets.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,14 +15,22 @@ const RETRY: Duration = Duration::from_secs(1);
 /// One in so many failed attempts is logged.
 const LOGGED: u32 = 30;
 
+/// All addresses of a host name now.
+///
+/// # Errors
+/// There are none.
+pub(crate) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let found = lookup_host((host, port)).await?.collect::<Vec<_>>();
+    if found.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(found) }
+}
+
 /// All addresses of a host name of this server; retries until there are some.
 pub(crate) async fn addresses(host: &str, port: u16) -> Vec<SocketAddr> {
     let mut attempts: u32 = 0;
     loop {
-        let why = match lookup_host((host, port)).await.map(Iterator::collect::<Vec<_>>) {
-            Ok(found) if found.is_empty() => "the name has no address".to_owned(),
+        let why = match look_up(host, port).await {
             Ok(found) => return found,
-            Err(error) => error.to_string(),
+            Err(error) => error,
         };
         if attempts.is_multiple_of(LOGGED) {
             tracing::warn!(

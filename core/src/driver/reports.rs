@@ -425,13 +425,14 @@ mod tests {
     fn addresses_are_those_of_the_configuration_in_force() {
         let lines = "server.1=new:1:2\nserver.2=b:1:2\nserver.3=c:1:2:observer;4\nversion=7";
         let initial = EnsembleConfig::parse(lines).expect("valid");
-        let options = ReconfigOptions { initial, single_voter: false };
+        let options = ReconfigOptions { initial, single_voter: false, multi_address: false };
         let (server, mut driver) = alone_with(true, Some(options));
         lines_at(&server, &mut driver, 0);
         let report = lines_at(&server, &mut driver, 5_000).concat();
         assert!(report.contains("which its zoo.cfg should have at new:2; "), "{report}");
         let ensemble = driver.four_letter.options().ensemble.as_ref().expect("it is known");
-        assert_eq!((ensemble.quorum_port, ensemble.election_port, ensemble.voters), (1, 2, 2));
+        let ports = (&*ensemble.quorum_ports, &*ensemble.election_ports);
+        assert_eq!((ports, ensemble.voters), (("1", "2"), 2));
         assert!(ensemble.membership.ends_with(":observer;0.0.0.0:4\nversion=7"));
     }
 

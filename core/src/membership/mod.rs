@@ -11,6 +11,6 @@ mod quorum;
 
 pub use ensemble_config::EnsembleConfig;
 pub use hierarchy::HierarchyError;
-pub use member::Member;
+pub use member::{Member, ServerAddress};
 pub use members::Members;
 pub use quorum::{HistoryInfo, HistoryStatus, Voters};

@@ -224,7 +224,8 @@ impl Play {
         let initial = EnsembleConfig::parse(&lines).expect("a valid list");
         let tick = Duration::from_millis(1000);
         let mut config = Config::new(id, initial.members().clone(), tick).expect("a fine config");
-        config.reconfig = Some(ReconfigOptions { initial, single_voter: false });
+        config.reconfig =
+            Some(ReconfigOptions { initial, single_voter: false, multi_address: true });
         config.auth.skip_acl = true;
         self.members.insert(id, Member::new(config));
     }

@@ -120,6 +120,9 @@ const KEYS: &[(&str, Kind)] = &[
     ("maxSessionTimeout", Line),
     ("maxWriteQueuePollTime", Same(BATCHES)),
     ("minSessionTimeout", Line),
+    ("multiAddress.enabled", Property),
+    ("multiAddress.reachabilityCheckEnabled", Same("all addresses are tried, side by side")),
+    ("multiAddress.reachabilityCheckTimeoutMs", Same("all addresses are tried, side by side")),
     ("nio.sessionlessCnxnTimeout", Property),
     ("observerMasterPort", Line),
     ("oraclePath", Line),
@@ -187,7 +190,6 @@ const PREFIXES: &[(&str, Kind)] = &[
     ("log.", Same(JAVA)),
     ("messageTracker.", Later),
     ("metricsProvider.", Later),
-    ("multiAddress.", Later),
     ("netty.", Same(ONE_THREAD)),
     ("nio.", Same(ONE_THREAD)),
     ("observer.", Same(PAUSES)),
@@ -235,7 +237,6 @@ const HOLDS: &[(&str, &[&str])] = &[
             "org.apache.zookeeper.metrics.impl.NullMetricsProvider",
         ],
     ),
-    ("multiAddress.enabled", &["false"]),
     ("observerMasterPort", &["0"]),
     ("peerType", &["participant"]),
     ("portUnification", &["false"]),
@@ -254,7 +255,6 @@ const HOLDS: &[(&str, &[&str])] = &[
 const GROUPS: &[(&str, &str)] = &[
     ("admin.", "admin.enableServer"),
     ("jvm.pause.monitor.", "jvm.pause.monitor"),
-    ("multiAddress.", "multiAddress.enabled"),
     ("quorum.auth.", "quorum.auth.enableSasl"),
 ];
 

@@ -68,10 +68,15 @@ fn read_member(keys: &Properties, entry: &Entry) -> Result<Member, BadSetting> {
 pub(super) fn read_members(
     keys: &mut Properties,
     standalone: bool,
+    multi_address: bool,
 ) -> Result<Vec<Member>, BadSetting> {
     let mut members: Vec<Member> = Vec::new();
     for entry in keys.take_prefixed("server.") {
         let member = read_member(keys, &entry)?;
+        if member.addresses.len() > 1 && !multi_address {
+            let what = "several addresses need multiAddress.enabled=true";
+            return Err(keys.refuse(&entry, what));
+        }
         if let Some(twin) = members.iter().find(|other| other.id == member.id) {
             let what = format!("a second line for server {}", twin.id);
             return Err(keys.refuse(&entry, &what));

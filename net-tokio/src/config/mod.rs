@@ -190,7 +190,8 @@ pub fn parse(
     let version = dynamic_file(&mut keys, read)?;
     let standalone = keys.switch("standaloneEnabled", TRUE_FALSE)?.unwrap_or(true);
     let reconfig = keys.switch("reconfigEnabled", TRUE_FALSE)?.unwrap_or(false);
-    let members = members::read_members(&mut keys, standalone)?;
+    let multi_address = keys.switch("multiAddress.enabled", TRUE_FALSE)?.unwrap_or(false);
+    let members = members::read_members(&mut keys, standalone, multi_address)?;
     // As in ZooKeeper, a single `server.N` line makes a standalone server, and `myid` is not read.
     let id = match &members[..] {
         [] => ALONE,
@@ -204,7 +205,8 @@ pub fn parse(
     core.sessions = access::sessions(&mut keys, ensemble.is_some())?;
     if let Some(ensemble) = ensemble.as_ref().filter(|_| reconfig) {
         let initial = ensemble.initial(version)?;
-        core.reconfig = Some(ReconfigOptions { initial, single_voter: !standalone });
+        let single_voter = !standalone;
+        core.reconfig = Some(ReconfigOptions { initial, single_voter, multi_address });
     }
     core.read_only_mode = access::read_only_mode(&mut keys, ensemble.is_some(), core.sessions)?;
     core.leader_serves = keys.switch("leaderServes", ["yes", "no"])?.unwrap_or(true);

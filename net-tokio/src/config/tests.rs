@@ -281,8 +281,20 @@ fn ensemble_settings() {
         ),
         (
             "server.4=d:1:2|e:1:2",
-            "zoo.cfg:6: server.4=d:1:2|e:1:2: several addresses for a server come with a later \
-             version",
+            "zoo.cfg:6: server.4=d:1:2|e:1:2: several addresses need multiAddress.enabled=true",
+        ),
+        (
+            "multiAddress.enabled=true\nserver.4=d:1:2:observer|e:1:2:participant",
+            "zoo.cfg:7: server.4=d:1:2:observer|e:1:2:participant: the addresses of one server \
+             have one role",
+        ),
+        (
+            "oraclePath=",
+            "zoo.cfg:6: oraclePath=: empty; use a file that holds 1 or 0, or remove the line",
+        ),
+        (
+            "oraclePath=/o\ngroup.1=1:2:3",
+            "zoo.cfg:6: oraclePath=/o: an oracle has no effect on groups; remove one of the two",
         ),
         ("server.02=d:1:2", "zoo.cfg:6: server.02=d:1:2: a second line for server 2"),
         ("peerType=voter", "zoo.cfg:6: peerType=voter: the type is participant or observer"),
@@ -290,6 +302,34 @@ fn ensemble_settings() {
     ] {
         check_ensemble(text, members, expected);
     }
+}
+
+/// CONF-20.
+#[test]
+fn server_may_have_several_addresses() {
+    let text = |s: &Settings| {
+        let ensemble = s.ensemble.as_ref().expect("has several servers");
+        ensemble.text().lines().last().map(str::to_owned).expect("has a version")
+            + &ensemble.member(ServerId(4)).expect("it is listed").to_string()
+    };
+    let expected = "[] version=0server.4=d:1:2|e:3:4:observer;0.0.0.0:5";
+    for lines in [
+        "multiAddress.enabled=true\nserver.4=e:3:4:observer|d:1:2;5",
+        "zookeeper.multiAddress.enabled=true\nserver.4=d:1:2:observer|e:3:4:observer;5",
+    ] {
+        check_ensemble(lines, text, expected);
+    }
+}
+
+/// CONF-21.
+#[test]
+fn oracle_is_a_file() {
+    let show = |s: &Settings| {
+        let path = s.ensemble.as_ref().and_then(|ensemble| ensemble.oracle.clone());
+        format!("{path:?} {}", s.core.oracle)
+    };
+    check_ensemble("", show, "[] None false");
+    check_ensemble("oraclePath=/run/o", show, "[] Some(\"/run/o\") true");
 }
 
 /// CONF-13, CONF-16.

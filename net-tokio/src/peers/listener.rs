@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
 use zabkeeper_core::driver::SocketId;
 use zabkeeper_core::peer::greeting::Channel;
-use zabkeeper_core::{LinkId, Member};
+use zabkeeper_core::{LinkId, Member, ServerAddress};
 
 use super::tune;
 use crate::config::Ensemble;
@@ -80,11 +80,44 @@ fn cannot_listen(me: &Member, channel: Channel, error: &io::Error) -> String {
     format!("cannot listen for other servers on {name}, as server.{} says: {error}", me.id)
 }
 
-/// Where a server with this line listens: on every address of its name, except those of other
-/// machines.
+/// Where a server with this line listens: on every address of its names, except those of other
+/// machines. As in ZooKeeper, one of several addresses in the line suffices: the network of another
+/// one may be down.
+///
+/// # Errors
+/// No address of the line is one of this machine.
 async fn places(ensemble: &Ensemble, me: &Member) -> Result<Vec<Place<Channel>>, String> {
     let mut places = Vec::new();
-    let ports = [(Channel::Quorum, me.quorum_port), (Channel::Election, me.election_port)];
+    let mut missing = Vec::new();
+    for address in &me.addresses {
+        match places_of(ensemble, me, address).await {
+            Ok(found) => places.extend(found),
+            Err(what) => missing.push(what),
+        }
+    }
+    if places.is_empty() {
+        return Err(missing.concat());
+    }
+    for what in missing {
+        tracing::warn!("{what}; goes on with the other addresses");
+    }
+    // Several addresses may have one port, on every address of the machine.
+    let mut all: Vec<Place<Channel>> = Vec::new();
+    for place in places {
+        if !all.contains(&place) {
+            all.push(place);
+        }
+    }
+    Ok(all)
+}
+
+async fn places_of(
+    ensemble: &Ensemble,
+    me: &Member,
+    at: &ServerAddress,
+) -> Result<Vec<Place<Channel>>, String> {
+    let mut places = Vec::new();
+    let ports = [(Channel::Quorum, at.quorum_port), (Channel::Election, at.election_port)];
     // Observers dial this port as learners dial the other one; their first message differs.
     let for_observers = ensemble.observer_port.filter(|_| !me.observes);
     let for_observers = for_observers.map(|port| (Channel::Quorum, port));
@@ -92,8 +125,14 @@ async fn places(ensemble: &Ensemble, me: &Member) -> Result<Vec<Place<Channel>>,
         let addresses = if ensemble.listen_everywhere {
             vec![everywhere(port)]
         } else {
-            let addresses = local(names::addresses(&me.host, port).await);
-            addresses.map_err(|error| cannot_listen(me, channel, &error))?
+            let found = match &me.addresses[..] {
+                [_] => Ok(names::addresses(&at.host, port).await),
+                // The name of another address may be known.
+                _ => names::look_up(&at.host, port).await,
+            };
+            let line = Member { addresses: vec![at.clone()], ..me.clone() };
+            let addresses = found.and_then(local);
+            addresses.map_err(|error| cannot_listen(&line, channel, &error))?
         };
         places.extend(addresses.into_iter().map(|address| (channel, address)));
     }

@@ -43,8 +43,8 @@ pub(crate) fn warn_without_secret(settings: &Settings) {
              the service; this line in zoo.cfg closes them to all but servers with the same \
              secret: \
              quorum.secretFile=/etc/zabkeeper/secret",
-            me.quorum_port,
-            me.election_port
+            me.quorum_ports(),
+            me.election_ports()
         );
     } else if !ensemble.demands_secret {
         tracing::warn!(

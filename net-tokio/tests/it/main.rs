@@ -5,6 +5,7 @@
     reason = "tests of a process have clocks, threads and files of their own"
 )]
 
+mod addresses;
 mod clients;
 mod corpus;
 mod crash;

@@ -11,21 +11,21 @@ use crate::four_letter::try_ask;
 use crate::harness::{Server, command, eventually, free_port};
 use crate::raw::{Raw, create, exists, sync};
 
-const SETTINGS: &str = "# kept\ntickTime=300\ninitLimit=20\nsyncLimit=10\nreconfigEnabled=true\n\
+pub(crate) const SETTINGS: &str = "# kept\ntickTime=300\ninitLimit=20\nsyncLimit=10\nreconfigEnabled=true\n\
                         skipACL=yes\n4lw.commands.whitelist=*\nclientPortListenBacklog=77\n";
 
 /// A server whose files stay as the server leaves them.
-struct Node {
-    id: u64,
-    folder: PathBuf,
-    client: u16,
-    quorum: u16,
-    election: u16,
+pub(crate) struct Node {
+    pub(crate) id: u64,
+    pub(crate) folder: PathBuf,
+    pub(crate) client: u16,
+    pub(crate) quorum: u16,
+    pub(crate) election: u16,
     server: Option<Server>,
 }
 
 impl Node {
-    fn new(dir: &TempDir, id: u64) -> Node {
+    pub(crate) fn new(dir: &TempDir, id: u64) -> Node {
         let folder = dir.path().join(format!("s{id}"));
         fs::create_dir_all(folder.join("data")).expect("creates");
         fs::write(folder.join("data/myid"), format!("{id}\n")).expect("writes");
@@ -48,37 +48,37 @@ impl Node {
     }
 
     /// Writes `zoo.cfg` with these settings and lines.
-    fn configure(&self, settings: &str, lines: &[String]) {
+    pub(crate) fn configure(&self, settings: &str, lines: &[String]) {
         let data = self.folder.join("data");
         let text = format!("{settings}dataDir={}\n{}\n", data.display(), lines.join("\n"));
         fs::write(self.zoo_cfg(), text).expect("writes");
     }
 
-    fn client_lines(&self) -> String {
+    pub(crate) fn client_lines(&self) -> String {
         format!("clientPort={}\nclientPortAddress=127.0.0.1\n", self.client)
     }
 
-    fn boot(&mut self) {
+    pub(crate) fn boot(&mut self) {
         let file = self.zoo_cfg();
         let command = command(file.to_str().expect("is text"));
         self.server = Some(Server::spawn(command, self.client));
     }
 
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         let (status, log) = self.server.take().expect("is up").terminate();
         assert_eq!(status.code(), Some(0), "{log}");
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.server.as_ref().map(Server::log).unwrap_or_default()
     }
 
-    fn mode(&self) -> Option<String> {
+    pub(crate) fn mode(&self) -> Option<String> {
         let text = try_ask(self.client, "srvr")?;
         text.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
     }
 
-    fn await_serving(&self) {
+    pub(crate) fn await_serving(&self) {
         eventually(&format!("server {} to serve: {}", self.id, self.log()), || {
             self.mode().is_some()
         });
@@ -101,7 +101,7 @@ impl Node {
     }
 
     /// Waits until `conf` has this configuration.
-    fn await_config(&self, config: &str) {
+    pub(crate) fn await_config(&self, config: &str) {
         eventually(&format!("{config:?} on server {}", self.id), || {
             try_ask(self.client, "conf").is_some_and(|conf| conf.ends_with(config))
         });
@@ -125,7 +125,7 @@ fn three(dir: &TempDir) -> Vec<Node> {
 }
 
 /// Reconfigures, and returns the new configuration.
-fn reconfigure(node: &Node, joining: &str, leaving: &str) -> String {
+pub(crate) fn reconfigure(node: &Node, joining: &str, leaving: &str) -> String {
     let (mut raw, _) = Raw::open(node.client, 10_000);
     let [joining, leaving] = [joining, leaving].map(|text| Some(text.to_owned()));
     let request = ReconfigRequest { joining, leaving, new_members: None, version: -1 };

@@ -406,7 +406,8 @@ impl Options {
         };
         let initial = self.listed_by(id, &first);
         let mut config = self.config_among(id, initial.members().clone());
-        config.reconfig = Some(ReconfigOptions { initial, single_voter: false });
+        config.reconfig =
+            Some(ReconfigOptions { initial, single_voter: false, multi_address: false });
         config
     }
 

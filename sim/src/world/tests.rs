@@ -69,8 +69,8 @@ fn applied(world: &World, server: ServerId) -> Zxid {
 /// How long the dialler waits for the result of a link attempt, ns, and whether the link was made.
 fn attempt(world: &mut World, from: ServerId, to: ServerId) -> (u64, bool) {
     let (incarnation, conn) = (world.nodes[&from].incarnation(), world.shared.net.allocate());
-    let dial =
-        PeerDial { link: LinkId(conn.0), to, channel: Channel::Quorum, for_observers: false };
+    let (channel, for_observers, first) = (Channel::Quorum, false, 0);
+    let dial = PeerDial { link: LinkId(conn.0), to, channel, for_observers, first };
     let asked = world.shared.now;
     world.dial_peer(from, incarnation, dial);
     while let Some((at, event)) = world.shared.queue.pop() {

@@ -45,10 +45,10 @@ pub enum Whitelist {
 /// The ensemble as `conf` shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EnsembleInfo {
-    /// This server's port for election notifications.
-    pub election_port: u16,
-    /// This server's port for learners.
-    pub quorum_port: u16,
+    /// This server's ports for election notifications, as text.
+    pub election_ports: String,
+    /// This server's ports for learners, as text.
+    pub quorum_ports: String,
     /// Is this server an observer?
     pub observes: bool,
     /// The number of voters.
@@ -65,14 +65,14 @@ impl EnsembleInfo {
         own: ServerId,
         before: Option<&EnsembleInfo>,
     ) -> EnsembleInfo {
-        let [election_port, quorum_port] = match (config.server(own), before) {
-            (Some(own), _) => [own.election_port, own.quorum_port],
-            (None, Some(before)) => [before.election_port, before.quorum_port],
-            (None, None) => [0; 2],
+        let [election_ports, quorum_ports] = match (config.server(own), before) {
+            (Some(own), _) => [own.election_ports(), own.quorum_ports()],
+            (None, Some(before)) => [before.election_ports.clone(), before.quorum_ports.clone()],
+            (None, None) => Default::default(),
         };
         EnsembleInfo {
-            election_port,
-            quorum_port,
+            election_ports,
+            quorum_ports,
             observes: config.members().is_observer(own),
             voters: config.members().voters().ids().count(),
             membership: config.to_string(),

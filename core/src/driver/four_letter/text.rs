@@ -183,8 +183,8 @@ fn membership(config: &Config, ensemble: &EnsembleInfo) -> String {
          membership: \n{}",
         ticks(config.init_limit()),
         ticks(config.sync_limit()),
-        ensemble.election_port,
-        ensemble.quorum_port,
+        ensemble.election_ports,
+        ensemble.quorum_ports,
         u8::from(ensemble.observes),
         ensemble.membership,
     )

@@ -60,6 +60,15 @@ impl Pauses {
         }
     }
 
+    /// How often reaching the server at this channel has failed since the last success, links
+    /// included that were refused.
+    pub(super) fn failures(&self, channel: Channel) -> u32 {
+        match channel {
+            Channel::Quorum => self.link.failures.saturating_add(self.refused.failures),
+            Channel::Election => self.election.failures,
+        }
+    }
+
     /// When a channel may be dialled; `None` is at once.
     pub(super) fn until(&self, channel: Channel) -> Option<Instant> {
         match channel {

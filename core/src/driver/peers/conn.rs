@@ -101,6 +101,9 @@ pub struct PeerDial {
     pub channel: Channel,
     /// Is it the port for observers, in place of that of the channel?
     pub for_observers: bool,
+    /// The number of the address, counted on beyond the last one, with which the host begins. The
+    /// others follow: each at once when one has failed, or after a short time without an answer.
+    pub first: u32,
 }
 
 impl PeerConn {

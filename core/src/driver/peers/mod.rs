@@ -207,6 +207,8 @@ impl Peers {
         let (to, channel) = due?;
         let (link, peer) = (link(), self.peers.entry(to).or_default());
         let for_observers = channel == Channel::Quorum && peer.dials == 0;
+        // An address may accept connections and lead to nobody who answers.
+        let first = peer.pauses.failures(channel);
         match channel {
             Channel::Quorum if for_observers => peer.master_dials -= 1,
             Channel::Quorum => peer.dials -= 1,
@@ -214,7 +216,7 @@ impl Peers {
         }
         let new = PeerConn::new(channel, Phase::Dialling, self.unfinished(), now);
         self.conns.insert(link, PeerConn { peer: Some(to), ..new });
-        Some(PeerDial { link, to, channel, for_observers })
+        Some(PeerDial { link, to, channel, for_observers, first })
     }
 
     /// The connection is open. `nonce` must be unpredictable.

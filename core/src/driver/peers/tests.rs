@@ -103,6 +103,35 @@ fn pause_before_a_dial_grows_until_the_server_connects() {
     );
 }
 
+/// CONF-20.
+#[test]
+fn attempt_after_a_failure_begins_with_another_address() {
+    let mut net = Net::new(&options(None));
+    let began = net.now;
+    let first = |net: &mut Net, now: Instant| {
+        net.end(ONE).deliver(&mut vec![PeerCommand::Dial(TWO)], &mut Vec::new(), now);
+        let dial = net.end(ONE).next_dial(now, || LinkId(now.0)).expect("it is due");
+        assert_eq!((dial.to, dial.channel), (TWO, Channel::Quorum));
+        (dial.link, dial.first)
+    };
+    let mut seen = Vec::new();
+    for second in 1..=3 {
+        let now = began.after(Duration::from_secs(second));
+        let (link, at) = first(&mut net, now);
+        seen.push(at);
+        if second == 1 {
+            // Its address accepts the connection, and nobody answers.
+            net.end(ONE).connected(link, Nonce::default(), now);
+            net.end(ONE).receive_end(link, now);
+        } else {
+            net.end(ONE).unreachable(link, "nobody is there".to_owned(), now);
+        }
+    }
+    net.end(ONE).push(Input::Election(TWO, notification(5)));
+    seen.push(first(&mut net, began.after(Duration::from_secs(4))).1);
+    assert_eq!(seen, [0, 1, 2, 0], "a message ends the count");
+}
+
 #[test]
 fn server_that_connects_is_dialled_at_once_although_an_attempt_is_unanswered() {
     let mut net = Net::new(&options(None));

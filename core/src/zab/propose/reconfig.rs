@@ -5,7 +5,7 @@
 use super::prep::PrepContext;
 use crate::auth::Access;
 use crate::ids::{ServerId, Zxid};
-use crate::membership::{EnsembleConfig, Voters};
+use crate::membership::{EnsembleConfig, Member, Voters};
 use crate::progress::{ReconfigRefusal, ServerProgress, SyncState};
 use crate::replica::Membership;
 use crate::tree::CONFIG_NODE;
@@ -60,6 +60,12 @@ pub(super) fn decide(
         }
     };
     let next = next.map_err(ReconfigRefusal::BadArguments)?.at(context.zxid);
+    // CONF-20.
+    let has_several = |member: &&Member| member.addresses.len() > 1;
+    if let Some(member) = next.servers().find(has_several).filter(|_| !options.multi_address) {
+        let what = format!("{member}: several addresses need multiAddress.enabled=true");
+        return Err(ReconfigRefusal::BadArguments(what));
+    }
     // RECONF-07.
     let voters = next.members().voters();
     if voters.alone() && !options.single_voter {

@@ -50,8 +50,8 @@ fn ensemble() -> Settings {
                       server.2=[::1]:2888:3888:participant;[::1]:2181\n\
                       server.3=c:2888:3888:participant;0.0.0.0:2181\nversion=0";
     let ensemble = EnsembleInfo {
-        election_port: 3888,
-        quorum_port: 2888,
+        election_ports: "3888".to_owned(),
+        quorum_ports: "2888".to_owned(),
         observes: false,
         voters: 3,
         membership: membership.to_owned(),
@@ -439,7 +439,7 @@ fn leader_prints_how_far_the_others_are_and_what_a_reconfiguration_waits_for() {
     let (mut config, options) = ensemble();
     let lines = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2";
     let initial = EnsembleConfig::parse(lines).expect("valid");
-    config.reconfig = Some(ReconfigOptions { initial, single_voter: false });
+    config.reconfig = Some(ReconfigOptions { initial, single_voter: false, multi_address: false });
     let text = check_in((config, options), mntr, &status(Mode::Leader));
     let waits = "zk_reconfig_in_progress\t1\nzk_reconfig_version\t20000000a\n\
                  zk_reconfig_wait_ms\t6500\nzk_reconfig_missing_old_voters\tnone\n\

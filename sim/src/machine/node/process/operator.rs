@@ -67,8 +67,8 @@ pub(in crate::machine::node) fn four_letter(
     options: &Options,
 ) -> FourLetterOptions {
     let ensemble = || EnsembleInfo {
-        election_port: ELECTION_PORT,
-        quorum_port: QUORUM_PORT,
+        election_ports: ELECTION_PORT.to_string(),
+        quorum_ports: QUORUM_PORT.to_string(),
         observes: config.members().is_observer(config.id()),
         voters: config.voters().ids().count(),
         membership: members(config).join("\n") + "\nversion=0",
