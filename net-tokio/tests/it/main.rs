@@ -23,6 +23,7 @@ mod limits;
 mod load;
 mod log_tool;
 mod members;
+mod oracle;
 mod outputs;
 mod raw;
 mod reconfig;

@@ -398,7 +398,8 @@ fn l8_leader_leads_on_though_its_disk_stores_nothing() {
         h.shows(S1);
         for round in 1..=10 {
             h.waits(4_000);
-            [S2, S3].map(|follower| pings(h, follower, round));
+            pings(h, S2, round);
+            pings(h, S3, round);
             if round == 5 && !violating {
                 h.confirms(S1);
             }
