@@ -8,6 +8,7 @@ pub mod answers;
 pub mod checker;
 pub mod ensemble;
 pub mod guard;
+pub mod history;
 pub mod model;
 pub mod observe;
 pub mod oracle;

@@ -6,6 +6,7 @@
 //! takes a zxid, even if it is refused; so the matching needs no hint from the server. Checking
 //! here, on the latest state of the model, also covers requests that were never answered.
 
+use std::collections::BTreeSet;
 use std::slice;
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use zabkeeper_core::txn::{Origin, Txn, TxnOp};
 use zabkeeper_core::wire::{Id as Identity, ReconfigRequest, Request};
 use zabkeeper_core::{ErrorCode, Instant, ServerId, SessionId, Zxid};
 
-use super::Oracles;
 use super::catalog::{Broken, Id, Verdict};
 use super::conn::{Hello, Who};
 use super::epochs::Proposed;
 use super::session_liveness::Pause;
 use super::text::maybe;
 use super::zab::Committed;
+use super::{Oracles, Violation};
 use crate::check::ensemble::{self, Ensemble};
 use crate::check::model::{Asker, CONFIG_NODE, Kind, is_quota};
 
@@ -33,6 +34,28 @@ impl Oracles {
             self.commit(&committed)?;
         }
         self.zab.compare_disks(&mut self.checks, &self.model)
+    }
+
+    /// The servers, which are not observed, have committed this transaction. Nobody knows what its
+    /// leader had applied, nor which servers were synced with it, so each of these passes.
+    pub(in crate::check) fn commit_unobserved(
+        &mut self,
+        at: Instant,
+        txn: &Txn,
+    ) -> Result<(), Violation> {
+        self.order += 1;
+        self.now = at;
+        let refused = txn.op == TxnOp::Error { code: ErrorCode::NewConfigNoQuorum };
+        let proposed = Proposed {
+            order: self.order,
+            at,
+            by: ServerId(0),
+            leads_since: at,
+            applied: Zxid::ZERO,
+            synced: refused.then(BTreeSet::new),
+        };
+        let entry = txn.encode();
+        self.commit(&Committed { entry, proposed }).map_err(|broken| broken.at(at))
     }
 
     fn commit(&mut self, committed: &Committed) -> Verdict {
