@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use zabkeeper_core::{Member, ServerAddress};
 use zabkeeper_core::driver::{PeerDial, SocketId};
 use zabkeeper_core::peer::greeting::Channel;
+use zabkeeper_core::{Member, ServerAddress};
 
 use super::tune;
 use crate::config::Ensemble;
