@@ -49,8 +49,8 @@ pub struct Moment {
     pub counters: Counters,
     /// Settings that `conf` prints.
     pub settings: Rc<Settings>,
-    /// The trace mask.
-    pub trace_mask: i64,
+    /// The trace mask before and after the commands of the turn, which may be in any order.
+    pub trace_masks: [i64; 2],
     /// Since the start of the process, ms.
     pub uptime_ms: u64,
     /// Since the server serves as the leader of others, ms.

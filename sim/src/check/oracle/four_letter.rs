@@ -115,7 +115,10 @@ fn compare(answer: &Answer, text: &str) -> Found {
     let serves = now.report.is_some();
     match command {
         FourLetterCommand::Ruok => is(text, "imok"),
-        FourLetterCommand::Gtmk => is(text, &now.trace_mask.to_string()),
+        FourLetterCommand::Gtmk => {
+            let [before, after] = now.trace_masks.map(|mask| is(text, &mask.to_string()));
+            before.or(after)
+        }
         // The operator of a run sets this mask only.
         FourLetterCommand::Stmk => is(text, "0"),
         FourLetterCommand::TelnetClose => is(text, ""),

@@ -55,7 +55,7 @@ fn moment(h: &mut History) -> Moment {
             members: Vec::new(),
             reconfigurable: false,
         }),
-        trace_mask: 306,
+        trace_masks: [306; 2],
         uptime_ms: 1_000,
         leader_uptime_ms: 0,
     }

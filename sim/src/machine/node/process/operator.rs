@@ -255,7 +255,10 @@ impl Process {
         let resets = resets.map(|command| serves && is_done(command));
         let answers = made.len() as u64;
         let mixed = answers > 1 && (resets[0] || resets[1]);
-        let sets_mask = is_done(FourLetterCommand::Stmk);
+        let trace_mask = self.operators.trace_mask;
+        if is_done(FourLetterCommand::Stmk) {
+            self.operators.trace_mask = 0;
+        }
         let moment = Rc::new(Moment {
             turn: self.operators.turn,
             now,
@@ -264,7 +267,7 @@ impl Process {
             conns: self.operators.traffic.conns(is_open),
             counters: self.operators.traffic.counters(answers, mixed, is_open),
             settings: Rc::clone(&self.operators.settings),
-            trace_mask: self.operators.trace_mask,
+            trace_masks: [trace_mask, self.operators.trace_mask],
             uptime_ms: ms(now.mono, self.operators.started),
             leader_uptime_ms: self.operators.leading_since.map_or(0, |since| ms(now.mono, since)),
         });
@@ -289,9 +292,6 @@ impl Process {
             }
         }
         self.operators.traffic.answered(answers, resets);
-        if sets_mask {
-            self.operators.trace_mask = 0;
-        }
     }
 
     /// Where clients reconfigure the ensemble, members and version are those in force.
