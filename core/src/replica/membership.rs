@@ -135,6 +135,14 @@ impl Membership {
         (foreign.collect(), seen.version)
     }
 
+    /// Do the configurations of this server name it as an observer? The seen one counts for
+    /// addresses and candidates only.
+    pub(crate) fn is_observer(&self, id: ServerId) -> bool {
+        let next = self.next.as_ref().is_some_and(|(_, next)| next.members().is_observer(id));
+        let votes = self.members.voters().contains(id);
+        !votes && (next || self.active.members().is_observer(id))
+    }
+
     /// All members, and what is a quorum.
     pub(crate) fn members(&self) -> &Arc<Members> {
         &self.members

@@ -102,7 +102,10 @@ impl Server {
         };
         let ((followers, observers, learners), pending_syncs) = match &self.role {
             Role::Leading(leader) => {
-                let counts = leader.learner_counts(&self.members);
+                let counts = leader.learner_counts(|id| match self.replica.membership() {
+                    Some(membership) => membership.is_observer(id),
+                    None => self.members.is_observer(id),
+                });
                 (counts, leader.serving().map_or(0, |proposer| proposer.syncs.len()))
             }
             Role::Looking(_) | Role::Following(_) => ((0, 0, 0), 0),

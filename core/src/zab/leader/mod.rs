@@ -32,7 +32,7 @@ use crate::identity::Seed;
 use crate::ids::{Epoch, Instant, LinkId, ServerId, WriteId, Zxid};
 use crate::io::{Mark, PeerCommand};
 use crate::log::Log;
-use crate::membership::{HistoryInfo, HistoryStatus, Members};
+use crate::membership::{HistoryInfo, HistoryStatus};
 use crate::peer::{FromLearner, LinkCloseReason, PeerMisbehaved, StepDownReason};
 use crate::replica::Replica;
 use crate::store::Entry;
@@ -227,11 +227,13 @@ impl Leader {
     }
 
     /// The number of followers and of observers that have the history, and of all learners.
-    pub(crate) fn learner_counts(&self, members: &Members) -> (usize, usize, usize) {
+    pub(crate) fn learner_counts(
+        &self,
+        observes: impl Fn(ServerId) -> bool,
+    ) -> (usize, usize, usize) {
         let (mut followers, mut observers) = (0, 0);
         for learner in self.learners.values().filter(|learner| learner.is_synced()) {
-            let count =
-                if members.is_observer(learner.server) { &mut observers } else { &mut followers };
+            let count = if observes(learner.server) { &mut observers } else { &mut followers };
             *count += 1;
         }
         (followers, observers, self.learners.len())
