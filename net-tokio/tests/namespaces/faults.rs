@@ -11,10 +11,10 @@ use zabkeeper_core::wire::{ReconfigRequest, Request};
 
 use crate::client::{Answer, Client};
 use crate::ensemble::{Ensemble, lines};
-use crate::rng::Rng;
 use crate::say;
 use crate::tape::Tape;
 use crate::workload::Workload;
+use sim::engine::seed::{Rng, Seeds};
 
 /// Number of acknowledged writes that show that an ensemble serves.
 const PROGRESS: u64 = 20;
@@ -63,14 +63,14 @@ impl Schedule {
         ];
         faults.extend(ensemble.network.can_lose().then_some(Fault::Loss));
         faults.extend(ensemble.network.can_delay().then_some(Fault::Delay));
-        rng.shuffle(&mut faults);
-        Schedule(faults.into_iter().map(|fault| (fault, rng.next())).collect())
+        faults.sort_by_cached_key(|_| rng.word());
+        Schedule(faults.into_iter().map(|fault| (fault, rng.word())).collect())
     }
 
     /// Injects and heals the faults one by one; at the end all servers serve.
     pub(crate) fn perform(self, ensemble: &mut Ensemble, workload: &Workload, tape: &Arc<Tape>) {
         for (fault, seed) in self.0 {
-            let rng = Rng::new(seed);
+            let rng = Seeds::new(seed).stream("fault", 0);
             Injection { ensemble, workload, tape, rng }.inject(fault);
             ensemble.network.heal();
             await_progress(ensemble, workload, &ensemble.ids());
@@ -98,7 +98,7 @@ impl Injection<'_> {
     fn inject(&mut self, fault: Fault) {
         let leader = self.ensemble.leader();
         let followers = self.ensemble.others(leader);
-        let follower = self.rng.pick(&followers);
+        let follower = *self.rng.pick(&followers);
         say(&format!("{} servers: {fault:?}, leader {leader}", followers.len() + 1));
         match fault {
             Fault::LeaderAlone => {
@@ -155,7 +155,7 @@ impl Injection<'_> {
 
     /// In half of the cases a server that is alone ends and starts again.
     fn may_restart(&mut self, server: u64) {
-        if self.rng.chance(50) {
+        if self.rng.chance(50, 100) {
             self.ensemble.kill(server);
             self.ensemble.boot(server);
         }
@@ -165,9 +165,9 @@ impl Injection<'_> {
     fn reconfigure(&mut self, alone: u64, leader: u64) {
         let others = self.ensemble.others(alone);
         let mut leaving = alone;
-        if others.len() > 2 && self.rng.chance(50) {
+        if others.len() > 2 && self.rng.chance(50, 100) {
             let followers: Vec<u64> = others.iter().copied().filter(|id| *id != leader).collect();
-            leaving = self.rng.pick(&followers);
+            leaving = *self.rng.pick(&followers);
         }
         self.ensemble.network.part(&[alone], &others);
         let removal = ReconfigRequest {
@@ -181,7 +181,7 @@ impl Injection<'_> {
         self.ensemble.network.heal();
         // Another server is alone while it comes back.
         if others.len() > 2 {
-            let away = self.rng.pick(&others);
+            let away = *self.rng.pick(&others);
             self.ensemble.network.part(&[away], &self.ensemble.others(away));
         }
         let joining = lines(&[leaving]).trim_end().to_owned();

@@ -32,7 +32,6 @@ mod faults;
 #[path = "../it/harness.rs"]
 mod harness;
 mod network;
-mod rng;
 mod tape;
 mod verdict;
 mod workload;
@@ -43,9 +42,9 @@ use std::sync::Arc;
 use crate::ensemble::Ensemble;
 use crate::faults::Schedule;
 use crate::network::Network;
-use crate::rng::Rng;
 use crate::tape::Tape;
 use crate::workload::Workload;
+use sim::engine::seed::Seeds;
 
 const SEED: &str = "NAMESPACES_SEED";
 
@@ -66,10 +65,10 @@ fn keep_the_promises(servers: u64) {
         Err(reason) => return say(&format!("SKIPPED: {servers} servers on a network: {reason}")),
     };
     say(&format!("{servers} servers, {SEED}={seed}; {}", network.abilities()));
-    let mut rng = Rng::new(seed ^ servers << 56);
+    let mut rng = Seeds::new(seed).stream("ensemble", servers);
     let tape = Arc::new(Tape::new());
     let mut ensemble = Ensemble::start(network);
-    let workload = Workload::start(&tape, servers, rng.next());
+    let workload = Workload::start(&tape, servers, rng.word());
     let schedule = Schedule::draw(&mut rng, &ensemble);
     schedule.perform(&mut ensemble, &workload, &tape);
     let acknowledged = workload.stop();

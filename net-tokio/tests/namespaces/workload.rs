@@ -14,8 +14,8 @@ use zabkeeper_core::wire::{Acl, Request};
 
 use crate::client::{Client, Opened, State};
 use crate::harness::eventually;
-use crate::rng::Rng;
 use crate::tape::Tape;
+use sim::engine::seed::{Rng, Seeds};
 
 /// Number of nodes that all clients use.
 const NODES: u64 = 5;
@@ -48,7 +48,7 @@ impl Workload {
         let shared = Arc::new(Shared { stop: AtomicBool::new(false), acknowledged });
         let start = |number: u64| {
             let (tape, shared) = (Arc::clone(tape), Arc::clone(&shared));
-            let mut rng = Rng::new(seed.wrapping_add(number));
+            let mut rng = Seeds::new(seed).stream("client", number);
             let timeout_ms = 1_500 + i32::try_from(rng.below(2_500)).expect("is small");
             let patience = Duration::from_millis(500 + rng.below(2_500));
             let client = u32::try_from(number).expect("is small");
@@ -109,14 +109,14 @@ impl Worker {
             let resumes = self.state.session.is_some();
             let tried = if resumes { self.tried } else { [0; 2] };
             let servers: Vec<u64> = (1..=self.servers).filter(|id| !tried.contains(id)).collect();
-            let server = self.home.unwrap_or_else(|| self.rng.pick(&servers));
+            let server = self.home.unwrap_or_else(|| *self.rng.pick(&servers));
             match Client::connect(&self.tape, self.state.clone(), server) {
                 Opened::Open(mut client) => {
                     self.tried = [server; 2];
                     let lost = self.talk(&mut client, server, resumes).is_none();
                     self.state = client.state.clone();
                     // The clients that keep their sessions have to find another server.
-                    let ends = self.rng.chance(if lost { 20 } else { 60 });
+                    let ends = self.rng.chance(if lost { 20 } else { 60 }, 100);
                     if ends || self.home.is_some() {
                         self.state.session = None;
                     }
@@ -139,12 +139,12 @@ impl Worker {
                 return Some(());
             }
             let mut batch = Vec::from_iter(first.take());
-            let count = if self.rng.chance(20) { 1 + self.rng.below(5) } else { 1 };
+            let count = if self.rng.chance(20, 100) { 1 + self.rng.below(5) } else { 1 };
             batch.extend((0..count).map(|_| self.request()));
             self.call_all(client, server, batch)?;
             self.pause(4);
         }
-        if self.rng.chance(30) {
+        if self.rng.chance(30, 100) {
             self.call_all(client, server, vec![Request::CloseSession])?;
             client.state.session = None;
         }
@@ -163,7 +163,7 @@ impl Worker {
 
     fn request(&mut self) -> Request {
         let path = format!("/node{}", self.rng.below(NODES));
-        let watch = self.rng.chance(30);
+        let watch = self.rng.chance(30, 100);
         match self.rng.below(if self.home.is_some() { 45 } else { 100 }) {
             0..25 => Request::GetData { path, watch },
             25..32 => Request::Exists { path, watch },
@@ -194,7 +194,11 @@ impl Worker {
 
     /// Any version, or one of the first.
     fn version(&mut self) -> i32 {
-        if self.rng.chance(60) { -1 } else { i32::try_from(self.rng.below(4)).expect("is small") }
+        if self.rng.chance(60, 100) {
+            -1
+        } else {
+            i32::try_from(self.rng.below(4)).expect("is small")
+        }
     }
 
     fn data(&mut self) -> String {
