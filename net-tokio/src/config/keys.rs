@@ -31,6 +31,8 @@ const BATCHES: &str = "writes are synced together as they come";
 const NO_DELAY: &str = "servers never delay small packets";
 const NO_THREAD: &str = "no thread waits for a socket";
 const PAUSES: &str = "servers come back after pauses of 10 ms to 1 s";
+const ONE_WINDOW: &str = "a learner that catches up occupies one window of its link";
+const PROBES: &str = "the kernel always probes connections between servers";
 const NO_WAIT: &str = "requests wait in their sockets, not in a queue";
 
 /// Complete names of keys, in alphabetical order.
@@ -56,7 +58,7 @@ const KEYS: &[(&str, Kind)] = &[
         Same("each server deletes the ephemeral nodes of a session that ends"),
     ),
     ("cnxTimeout", Property),
-    ("commitLogCount", Later),
+    ("commitLogCount", Same("bytes limit the transactions in memory")),
     (
         "connectToLearnerMasterLimit",
         Same("a learner that finds no leader in two ticks looks again"),
@@ -104,7 +106,8 @@ const KEYS: &[(&str, Kind)] = &[
     ("largeRequestThreshold", Property),
     ("leader.ackLoggingFrequency", Same("mntr says how far each learner is")),
     ("leader.closeSocketAsync", Same(NO_THREAD)),
-    ("leader.maxConcurrentDiffSyncs", Same("a learner that catches up occupies one window")),
+    ("leader.maxConcurrentDiffSyncs", Same(ONE_WINDOW)),
+    ("leader.maxConcurrentSnapSyncs", Same(ONE_WINDOW)),
     ("leader.maxTimeToWaitForEpoch", Same("a leader waits one tick for promises")),
     ("leader.nodelay", Same(NO_DELAY)),
     ("leaderConnectDelayDuringRetryMs", Same(PAUSES)),
@@ -133,7 +136,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("quorum.auth.serverRequireSasl", Property),
     ("quorum.secretFile", Line),
     ("quorum.secretRequired", Line),
-    ("quorumCnxnTimeoutMs", Later),
+    ("quorumCnxnTimeoutMs", Same(PROBES)),
     ("quorumListenOnAllIPs", Line),
     ("readonlymode.enabled", BareProperty),
     ("reconfigEnabled", Property),
@@ -159,7 +162,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("standaloneEnabled", Line),
     ("syncEnabled", Same("observers keep logs and snapshots, and come back with them")),
     ("syncLimit", Line),
-    ("tcpKeepAlive", Later),
+    ("tcpKeepAlive", Same(PROBES)),
     ("throttled_op_wait_time", Property),
     ("tickTime", Line),
     ("txnLogSizeLimitInKb", Property),
@@ -179,13 +182,12 @@ const PREFIXES: &[(&str, Kind)] = &[
     ("authProvider.", Property),
     ("commitProcessor.", Same(ONE_THREAD)),
     ("db.", Later),
-    ("fastleader.", Later),
-    ("follower.", Later),
+    ("fastleader.", Same("votes are repeated after pauses of 100 ms to 1 s")),
+    ("follower.", Same(NO_DELAY)),
     ("group.", Line),
     ("jmx.", Same(JAVA)),
     ("jvm.pause.monitor", Same(JAVA)),
     ("kerberos.", Later),
-    ("leader.", Later),
     ("learner.", Same(NO_THREAD)),
     ("log.", Same(JAVA)),
     ("messageTracker.", Later),
