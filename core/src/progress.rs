@@ -41,6 +41,9 @@ pub enum SyncState {
     Syncing,
     /// It has the history, and receives each proposal.
     Synced,
+    /// It has the history, too, but came with a disk that had lost data, and has acknowledged no
+    /// proposal since. If it restarts now, it may be without a vote until a leader serves.
+    Recovering,
 }
 
 impl fmt::Display for ServerProgress {
@@ -53,6 +56,12 @@ impl fmt::Display for ServerProgress {
             (SyncState::Syncing, Some(count)) => {
                 let lacks = transactions(*count);
                 write!(f, "server {server} is being synchronized and lacks {lacks}")
+            }
+            (SyncState::Recovering, _) => {
+                write!(
+                    f,
+                    "server {server} came without its data, and has acknowledged nothing since"
+                )
             }
             (SyncState::Synced, Some(count)) if *count > 0 => {
                 let lacks = transactions(*count);

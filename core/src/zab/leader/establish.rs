@@ -205,8 +205,8 @@ impl Leader {
         let mut lists = voters.before(&self.histories(|_| true, cx));
         lists.push(voters.without(self.history.newcomers));
         for learner in self.learners.values_mut().filter(|l| l.stage == Stage::Informed) {
-            learner.stage = Stage::Promising;
             let empty = empty || lists.iter().all(|before| !before.contains(learner.server));
+            learner.on_leader_info(empty);
             cx.send_peer(learner.link, FromLeader::LeaderInfo { epoch, empty, ensemble, blank });
         }
     }

@@ -25,7 +25,7 @@ use crate::cx::Cx;
 use crate::ids::{Epoch, Instant, LinkId, ServerId, Zxid};
 use crate::io::Mark;
 use crate::log::Log;
-use crate::membership::HistoryInfo;
+use crate::membership::{HistoryInfo, HistoryStatus};
 use crate::peer::FromLeader;
 use crate::peer::greeting::FIRST_RECONFIGURABLE;
 use crate::replica::Replica;
@@ -77,6 +77,9 @@ pub(super) struct Learner {
     /// If it observes: the end of the log when its synchronisation began, which must be committed
     /// before it serves. It forwards every write again that is not in its history then.
     known_from: Zxid,
+    /// Has its state file certainly no mark that it may have lost data? With that mark it can lead
+    /// no ensemble and elect no leader, and it acknowledges no proposal.
+    pub(super) is_complete: bool,
     /// Has it fed observers, and relayed their requests?
     pub(super) relays: bool,
 }
@@ -134,6 +137,7 @@ impl Learner {
             received: Zxid::ZERO,
             pinged: None,
             known_from: Zxid::ZERO,
+            is_complete: history.history_status == HistoryStatus::Complete,
             relays: false,
         }
     }
@@ -504,6 +508,13 @@ impl Learner {
         }
     }
 
+    /// The learner is sent LEADERINFO. Without data, it takes for lost what it may have had, unless
+    /// it is told that there was nothing.
+    pub(super) fn on_leader_info(&mut self, empty: bool) {
+        self.stage = Stage::Promising;
+        self.is_complete |= empty && self.history.history_status == HistoryStatus::Uninitialized;
+    }
+
     /// The learner has sent a message. Until it serves, any message is a sign of life.
     pub(super) fn on_message(&mut self, now: Instant) {
         if self.stage != Stage::Serving {
@@ -562,6 +573,7 @@ impl Learner {
         assert!(self.is_synced(), "an acknowledgement counts in {:?}", self.stage);
         assert!(zxid <= self.sent, "ACK {zxid} counts, and {} was sent", self.sent);
         self.acked = self.acked.max(zxid);
+        self.is_complete = true;
         if self.marked.is_some_and(|(mark, _)| mark <= zxid) {
             self.marked = (zxid < self.sent).then_some((self.sent, self.sent_at));
         }

@@ -81,9 +81,9 @@ impl ObserverMaster {
         // No older release knows OBSERVERINFO.
         let info = FollowerInfo { accepted, history, version: VERSION };
         let mut learner = Learner::new(link, server, false, info, cx.now.mono);
-        learner.stage = Stage::Promising;
         let (ensemble, blank) = (replica.last_ensemble_id(), false);
         let empty = !replica.voters_before(cx.config.id(), cx.voters).contains(server);
+        learner.on_leader_info(empty);
         cx.send_peer(link, FromLeader::LeaderInfo { epoch, empty, ensemble, blank });
         let fed = Fed { learner, attached: None, syncs: VecDeque::new() };
         cx.send_peer(leader, FromLearner::Attach { behind: fed.behind() });

@@ -93,7 +93,8 @@ impl Learner {
             let lacks = missing(self.has(), replica);
             let has_all = lacks == Some(0);
             let lag = if has_all { Duration::ZERO } else { now.since(self.lacks_since()) };
-            return (SyncState::Synced, lacks, lag);
+            let state = if self.is_complete { SyncState::Synced } else { SyncState::Recovering };
+            return (state, lacks, lag);
         }
         let lacks = self.needs().and_then(|zxid| missing(zxid, replica));
         let syncs = self.is_syncing() || self.is_live();

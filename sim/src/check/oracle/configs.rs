@@ -230,10 +230,11 @@ impl Zab {
         Ok(Some(synced))
     }
 
-    /// The leader, and the servers that have acknowledged its NEWLEADER and do not observe.
+    /// The leader, and the servers that have its history, and would have it if both restarted, and
+    /// do not observe.
     fn synced_with(&self, leader: ServerId) -> BTreeSet<ServerId> {
         let links = self.servers.get(&leader).into_iter().flat_map(|server| server.links.values());
-        let synced = links.filter(|link| link.synced).map(|link| link.peer);
+        let synced = links.filter(|link| link.is_complete()).map(|link| link.peer);
         synced.filter(|id| !self.observes(leader, *id)).chain([leader]).collect()
     }
 

@@ -42,7 +42,7 @@ pub(super) struct Link {
     pub(super) snapshot: Option<Zxid>,
     /// The messages on it that still wait for answers.
     pub(super) evidence: SyncEvidence,
-    /// What this end has sent to its leader.
+    /// What this end has sent.
     pub(super) sent: Sent,
 }
 
@@ -66,6 +66,17 @@ impl Link {
             evidence: SyncEvidence::default(),
             sent: Sent::default(),
         }
+    }
+
+    /// The peer has the leader's history, and certainly no mark in its state file that it may have
+    /// lost data: with the mark it acknowledges no proposal.
+    pub(super) fn is_complete(&self) -> bool {
+        let came = match self.history_status {
+            Some(HistoryStatus::Complete) => true,
+            Some(HistoryStatus::Uninitialized) => self.sent.empty,
+            Some(HistoryStatus::Lost) | None => false,
+        };
+        self.synced && (came || self.acked > Zxid::ZERO)
     }
 
     /// Notes the peer's state from its message.
@@ -104,13 +115,15 @@ impl MessageKind {
     }
 }
 
-/// What a learner has sent to its leader.
+/// What a learner has sent to its leader, and LEADERINFO.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Sent {
     /// It has acknowledged NEWLEADER.
     pub(super) entered: bool,
     /// The zxid of its last ACK.
     pub(super) acknowledged: Zxid,
+    /// This leader has told the peer that there was no data.
+    pub(super) empty: bool,
     /// How many syncs of its clients it has forwarded.
     pub(super) syncs: usize,
 }
@@ -121,6 +134,8 @@ impl Sent {
             self.entered = true;
         } else if let PeerMessage::Learner(FromLearner::Ack { zxid }) = message {
             self.acknowledged = *zxid;
+        } else if let PeerMessage::Leader(FromLeader::LeaderInfo { empty, .. }) = message {
+            self.empty = *empty;
         } else if let PeerMessage::Learner(FromLearner::Sync { request: 1.., .. }) = message {
             // Request number 0 belongs to a handshake, which no client request waits for.
             self.syncs += 1;

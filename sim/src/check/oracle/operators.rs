@@ -91,7 +91,7 @@ impl Oracles {
             let state = match link {
                 None => other.state == SyncState::Absent,
                 Some((synced, _)) => {
-                    *synced == (other.state == SyncState::Synced)
+                    *synced == matches!(other.state, SyncState::Synced | SyncState::Recovering)
                         && other.state != SyncState::Absent
                 }
             };
