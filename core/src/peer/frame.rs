@@ -118,9 +118,9 @@ impl Writer {
         Writer { key: Some(key), ..Writer::default() }
     }
 
-    /// The same for another end whose highest version is this one.
-    pub(super) fn for_version(self, highest: u8) -> Writer {
-        Writer { version: highest.min(VERSION), ..self }
+    /// The same for a connection on which both ends speak this version.
+    pub(super) fn for_version(self, version: u8) -> Writer {
+        Writer { version, ..self }
     }
 
     /// Appends a link's message as the next frame, in the form that the other end's version knows.
@@ -173,11 +173,13 @@ impl Writer {
 pub struct Reader {
     key: Option<FrameKey>,
     bounds: Bounds,
+    /// The highest version of the protocol that both ends speak.
+    version: u8,
 }
 
 impl Default for Reader {
     fn default() -> Reader {
-        Reader { key: None, bounds: Bounds::GREETED }
+        Reader { key: None, bounds: Bounds::GREETED, version: VERSION }
     }
 }
 
@@ -186,13 +188,19 @@ impl Reader {
         Reader { key: Some(key), ..Reader::default() }
     }
 
+    /// The same for a connection on which both ends speak this version.
+    pub(super) fn for_version(self, version: u8) -> Reader {
+        Reader { version, ..self }
+    }
+
     /// Sets the bounds for the frames that follow.
     pub fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;
     }
 
     /// Takes the next message of a link off `buffer`; `None` if it is incomplete. If this end has
-    /// `dialled`, it is the learner and reads a leader's messages.
+    /// `dialled`, it is the learner and reads a leader's messages. Messages of a later version than
+    /// that of the connection are refused, as a server of that version refuses them.
     ///
     /// # Errors
     /// [`BadFrame`]: the connection must be closed.
@@ -201,11 +209,13 @@ impl Reader {
         dialled: bool,
         buffer: &mut BytesMut,
     ) -> Result<Option<PeerMessage>, BadFrame> {
-        if dialled {
-            Ok(self.decode(buffer)?.map(PeerMessage::Leader))
+        let message = if dialled {
+            self.decode(buffer)?.map(PeerMessage::Leader)
         } else {
-            Ok(self.decode(buffer)?.map(PeerMessage::Learner))
-        }
+            self.decode(buffer)?.map(PeerMessage::Learner)
+        };
+        let known = message.as_ref().is_none_or(|message| message.since() <= self.version);
+        if known { Ok(message) } else { Err(BadFrame::Content) }
     }
 
     /// Takes the next notification off `buffer`, with the configurations that its sender knows;
@@ -220,9 +230,14 @@ impl Reader {
         let Some(content) = self.take_content(buffer)? else { return Ok(None) };
         let decoded = postcard::take_from_bytes(&content).and_then(|(notification, rest)| {
             let configs = (!rest.is_empty()).then(|| postcard::from_bytes(rest)).transpose()?;
-            Ok((notification, configs.unwrap_or_default()))
+            Ok((notification, configs))
         });
-        decoded.map(Some).map_err(|_| BadFrame::Content)
+        let knows_configs = self.version >= FIRST_RECONFIGURABLE;
+        match decoded {
+            Ok((notification, None)) => Ok(Some((notification, NotedConfigs::default()))),
+            Ok((notification, Some(configs))) if knows_configs => Ok(Some((notification, configs))),
+            Ok((_, Some(_))) | Err(_) => Err(BadFrame::Content),
+        }
     }
 
     /// Takes the next frame off `buffer`; `None` if it is incomplete.
@@ -283,7 +298,7 @@ pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) {
 /// # Errors
 /// [`BadFrame`]: the connection must be closed.
 pub fn decode<T: DeserializeOwned>(buffer: &mut BytesMut) -> Result<Option<T>, BadFrame> {
-    Reader { key: None, bounds: Bounds::LONGEST }.decode(buffer)
+    Reader { bounds: Bounds::LONGEST, ..Reader::default() }.decode(buffer)
 }
 
 impl fmt::Display for BadFrame {
@@ -314,9 +329,11 @@ impl std::error::Error for BadFrame {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{ConnId, Epoch, Instant, ServerId, SessionId, Zxid};
+    use crate::ids::{ConnId, Epoch, Instant, LinkId, ServerId, SessionId, Zxid};
     use crate::membership::{HistoryInfo, HistoryStatus};
-    use crate::peer::{FromLeader, FromLearner, PeerMessage, ServerState, SessionKind, Vote};
+    use crate::peer::{
+        Behind, FromLeader, FromLearner, PeerMessage, ServerState, SessionKind, Vote,
+    };
     use crate::store::Entry;
     use crate::txn::Origin;
     use crate::wire::{ReconfigRequest, Request};
@@ -386,7 +403,7 @@ mod tests {
             Writer::default().encode_message(&message, &mut bytes);
             assert_eq!(bytes[8], kind);
             let accepts = |bounds| {
-                let mut reader = Reader { key: None, bounds };
+                let mut reader = Reader { bounds, ..Reader::default() };
                 let mut start = BytesMut::from(&bytes[..9]);
                 let begun = reader.decode_message(!of_learner, &mut start).is_ok();
                 let whole = reader.decode_message(!of_learner, &mut BytesMut::from(&bytes[..]));
@@ -397,7 +414,7 @@ mod tests {
             assert_eq!(accepted, [false, of_learner, !of_learner]);
         }
         let too_long = [&(2_u32 << 20).to_le_bytes()[..], &[0; 4]].concat();
-        let mut reader = Reader { key: None, bounds: learner };
+        let mut reader = Reader { bounds: learner, ..Reader::default() };
         let refused = reader.decode_message(false, &mut BytesMut::from(&too_long[..]));
         assert_eq!(refused, Err(BadFrame::Length(2 << 20, 1 << 20)));
     }
@@ -432,13 +449,15 @@ mod tests {
             let mut bytes = Vec::new();
             writer.encode_notification(&notification, &configs, &mut bytes);
             assert_eq!(bytes.len() <= 1 << 10, highest == 5);
-            let mut reader = Reader { key: None, bounds: Bounds::NOTIFICATION };
+            let mut reader = Reader::default().for_version(highest);
+            reader.set_bounds(Bounds::NOTIFICATION);
             let read = reader.decode_notification(&mut BytesMut::from(&bytes[..]));
             assert_eq!(read, Ok(Some((notification, with))));
 
             let mut bytes = Vec::new();
             writer.encode_message(&reconfigure.clone().into(), &mut bytes);
-            let mut reader = Reader { key: None, bounds: Bounds::LONGEST };
+            let mut reader = Reader::default().for_version(highest);
+            reader.set_bounds(Bounds::LONGEST);
             let read = reader.decode_message(false, &mut BytesMut::from(&bytes[..]));
             assert_eq!(read, Ok(Some(arrives.into())));
 
@@ -446,5 +465,41 @@ mod tests {
             writer.encode_message(&FromLeader::TakeOver { vote }.into(), &mut bytes);
             assert_eq!(bytes.is_empty(), highest == 5);
         }
+    }
+
+    /// As 0.2.0 has no variant for it.
+    #[test]
+    fn version_5_refuses_messages_of_version_6() {
+        let entry = Entry { zxid: Zxid(7), bytes: vec![5; 30].into() };
+        let (server, conn) = (ServerId(1), ConnId(1));
+        let behind = Behind { server, link: LinkId(1) };
+        let newer: [PeerMessage; 3] = [
+            FromLeader::Inform(entry).into(),
+            FromLearner::Attach { behind }.into(),
+            FromLearner::SyncBehind { behind, conn, request: 1 }.into(),
+        ];
+        for message in &newer {
+            let mut bytes = Vec::new();
+            Writer::default().encode_message(message, &mut bytes);
+            let dialled = matches!(message, PeerMessage::Leader(_));
+            let read = |version| {
+                let mut reader = Reader::default().for_version(version);
+                reader.set_bounds(Bounds::LONGEST);
+                reader.decode_message(dialled, &mut BytesMut::from(&bytes[..]))
+            };
+            assert_eq!(read(6), Ok(Some(message.clone())));
+            assert_eq!(read(5), Err(BadFrame::Content));
+        }
+        let vote = Vote { epoch: Epoch(1), zxid: Zxid(7), candidate: server };
+        let history_status = HistoryStatus::Complete;
+        let history = HistoryInfo { history_status, epoch: Epoch(1), newcomers: 0 };
+        let server_state = ServerState::Leading;
+        let notification = Notification { server_state, round: 1, vote, history, ensemble: 3 };
+        let configs = NotedConfigs { in_force: Some("server.1=a:1:2".to_owned()), logged: None };
+        let mut bytes = Vec::new();
+        Writer::default().encode_notification(&notification, &configs, &mut bytes);
+        let mut reader = Reader::default().for_version(5);
+        let read = reader.decode_notification(&mut BytesMut::from(&bytes[..]));
+        assert_eq!(read, Err(BadFrame::Content));
     }
 }

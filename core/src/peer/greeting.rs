@@ -31,9 +31,9 @@ use crate::ids::ServerId;
 const MAGIC: &[u8; 9] = b"zabk-peer";
 /// To be raised if an older server would misread the greeting, a frame or a message, for example a
 /// variant that it does not know, or one that has changed or moved.
-pub(crate) const VERSION: u8 = 6;
+pub const VERSION: u8 = 6;
 /// The oldest version that this server understands.
-const VERSION_MIN: u8 = 5;
+pub const VERSION_MIN: u8 = 5;
 /// Bytes up to the length of the facts, including it.
 const HEAD_BYTES: usize = 14;
 /// Bytes of the facts since version 3.
@@ -70,6 +70,8 @@ pub struct Local {
     pub secrets: Secrets,
     /// Does it accept only servers that know a secret?
     pub demands_secret: bool,
+    /// The highest version of the protocol that it speaks.
+    pub version: u8,
 }
 
 /// A number used once, unpredictable: drawn by the host.
@@ -112,7 +114,7 @@ pub struct Dialling {
 pub struct Accepting {
     secrets: Secrets,
     peer: ServerId,
-    /// The dialler's highest version.
+    /// The highest version that both ends speak.
     highest: u8,
     /// The bytes of the greeting and of the answer.
     transcript: Vec<u8>,
@@ -189,7 +191,7 @@ impl Local {
         let knows = if self.secrets.is_empty() { 0 } else { KNOWS_SECRET };
         let wants = if self.demands_secret { WANTS_SECRET } else { 0 };
         Facts {
-            highest: VERSION,
+            highest: self.version,
             lowest: VERSION_MIN,
             verdict: 0,
             channel,
@@ -308,7 +310,7 @@ impl Greeting {
     /// The reason to refuse it.
     pub fn check(&self, local: &Local, channel: Channel) -> Result<(), Refusal> {
         let Facts { highest, lowest, channel: meant, from, to, .. } = self.facts;
-        if highest < VERSION_MIN || lowest > VERSION {
+        if highest < VERSION_MIN || lowest > local.version {
             Err(Refusal::Version(lowest, highest))
         } else if meant != channel.number() {
             Err(Refusal::Channel(meant))
@@ -339,7 +341,7 @@ impl Greeting {
             local.secrets.prove_all(&transcript, &mut bytes);
         }
         let (secrets, peer) = (local.secrets.clone(), self.facts.from);
-        let highest = self.facts.highest;
+        let highest = self.facts.highest.min(local.version);
         (Accepting { secrets, peer, highest, transcript, wants_proof }, bytes)
     }
 }
@@ -397,10 +399,10 @@ impl Dialling {
             return Ok(None);
         };
         self.check(&answer)?;
+        let both = answer.highest.min(self.local.version);
         if !self.local.proves_to(&answer) {
             *buffer = ahead;
-            let unproven = Established::unproven(self.to).with(answer.highest);
-            return Ok(Some((unproven, Vec::new())));
+            return Ok(Some((Established::unproven(self.to).with(both), Vec::new())));
         }
         if ahead.len() < 2 * PROOF_BYTES {
             return Ok(None);
@@ -412,7 +414,7 @@ impl Dialling {
         let secret = secret.ok_or(Refusal::WrongSecret(self.to))?;
         let proof = secret::prove(secret, Side::Dialler, &transcript).to_vec();
         let proven = Established::proven(self.to, secret, Side::Dialler, &transcript);
-        Ok(Some((proven.with(answer.highest), proof)))
+        Ok(Some((proven.with(both), proof)))
     }
 
     fn check(&self, answer: &Facts) -> Result<(), Refusal> {
@@ -436,7 +438,7 @@ impl Dialling {
         if let Some(refused) = refused {
             return Err(refused);
         }
-        if highest < VERSION_MIN || lowest > VERSION {
+        if highest < VERSION_MIN || lowest > self.local.version {
             return Err(Refusal::Version(lowest, highest));
         }
         if from != self.to || verdict == WRONG_SERVER {
@@ -465,10 +467,10 @@ impl Established {
         Established { peer, proven: true, version: VERSION, reader, writer }
     }
 
-    /// The same; the other end's highest version is this one.
-    fn with(self, highest: u8) -> Established {
-        let version = highest.min(VERSION);
-        Established { version, writer: self.writer.for_version(highest), ..self }
+    /// The same; the highest version that both ends speak is this one.
+    fn with(self, version: u8) -> Established {
+        let (reader, writer) = (self.reader.for_version(version), self.writer.for_version(version));
+        Established { version, reader, writer, ..self }
     }
 }
 

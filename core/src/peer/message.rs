@@ -11,7 +11,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::greeting::FIRST_RECONFIGURABLE;
+use super::greeting::{FIRST_RECONFIGURABLE, VERSION_MIN};
 use super::{SessionKind, Vote};
 use crate::auth::Ids;
 use crate::identity::{EpochNonce, Identity};
@@ -307,6 +307,50 @@ pub enum FromLeader {
 }
 
 impl PeerMessage {
+    /// The first version of the protocol that has this message.
+    pub(super) fn since(&self) -> u8 {
+        let newer = match self {
+            PeerMessage::Leader(message) => match message {
+                FromLeader::LeaderInfo { .. }
+                | FromLeader::Trunc { .. }
+                | FromLeader::Snap { .. }
+                | FromLeader::Proposal(_)
+                | FromLeader::NewLeader { .. }
+                | FromLeader::UpToDate { .. }
+                | FromLeader::Commit { .. }
+                | FromLeader::Ping { .. }
+                | FromLeader::Synced { .. }
+                | FromLeader::Differs { .. } => false,
+                FromLeader::TakeOver { .. }
+                | FromLeader::Inform(_)
+                | FromLeader::Attached { .. }
+                | FromLeader::SyncedBehind { .. }
+                | FromLeader::DiffersBehind { .. } => true,
+            },
+            PeerMessage::Learner(message) => match message {
+                FromLearner::FollowerInfo { .. }
+                | FromLearner::AckEpoch { .. }
+                | FromLearner::SyncAt { .. }
+                | FromLearner::AckNewLeader { .. }
+                | FromLearner::Ack { .. }
+                | FromLearner::Pong { .. }
+                | FromLearner::CreateSession { .. }
+                | FromLearner::Revalidate { .. }
+                | FromLearner::Sync { .. }
+                | FromLearner::Loading { .. } => false,
+                FromLearner::Request { request, .. } => {
+                    matches!(request, Request::Reconfigure(_))
+                }
+                FromLearner::ObserverInfo { .. }
+                | FromLearner::Attach { .. }
+                | FromLearner::RevalidateBehind { .. }
+                | FromLearner::SyncBehind { .. }
+                | FromLearner::TouchedBehind { .. } => true,
+            },
+        };
+        if newer { FIRST_RECONFIGURABLE } else { VERSION_MIN }
+    }
+
     /// The message as an end that speaks this version of the protocol knows it; `None` for a hint
     /// that it does not know. A server of version 5 has no reconfiguration: as leader it answers
     /// the empty request that it knows, with the error that clients expect of such a server.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use zabkeeper_core::peer::greeting::{Channel, Dialling, Local};
+use zabkeeper_core::peer::greeting::{Channel, Dialling, Local, VERSION};
 use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::wire::Request;
 use zabkeeper_core::{ServerId, SessionId};
@@ -87,7 +87,7 @@ fn unauthorized_peers_cause_few_log_lines() {
     ensemble.server(0).await_line(&[&"looks for a leader"]);
     let greeting = |channel, from| {
         let (id, secrets) = (ServerId(from), Secrets::default());
-        let local = Local { id, ensemble: 0, secrets, demands_secret: false };
+        let local = Local { id, ensemble: 0, secrets, demands_secret: false, version: VERSION };
         Dialling::begin(local, channel, ServerId(0), [0; 16]).1
     };
     for (port, bytes) in [

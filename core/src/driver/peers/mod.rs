@@ -21,6 +21,7 @@ mod conn;
 mod end;
 mod greet;
 mod note;
+mod options;
 #[cfg(test)]
 mod tests;
 mod unlisted;
@@ -38,7 +39,6 @@ use crate::io::{Input, PeerCommand, PeerEvent};
 use crate::membership::Members;
 use crate::peer::frame::{BadFrame, Bounds, Writer};
 use crate::peer::greeting::{Channel, Dialling, Local, Nonce};
-use crate::peer::secret::Secrets;
 use crate::peer::{NotedConfigs, Notification, ServerState};
 use admission::Admission;
 use backoff::Pauses;
@@ -46,6 +46,7 @@ pub use close::PeerCloseReason;
 pub use conn::PeerDial;
 use conn::{PeerConn, Phase};
 pub use note::{PeerLine, PeerNote};
+pub use options::PeerOptions;
 
 /// Open connections without a complete greeting, on both ports together; one more closes the
 /// oldest.
@@ -65,31 +66,6 @@ const LISTENERS_MAX: usize = 4;
 /// Longest message of a learner, unless requests of clients may be longer: a ping with the sessions
 /// that some hundred thousand clients have touched since the last one.
 const LEARNER_BYTES: usize = 8 << 20;
-
-/// Options of connections with other servers, beside those in the core's configuration.
-#[derive(Clone, Debug)]
-pub struct PeerOptions {
-    /// `cnxTimeout`: time for the answer to a greeting, plus 3 s, and time for a notification to
-    /// leave. Default 5 s; the default of `zoo.cfg` is 2 s.
-    pub connect_timeout: Duration,
-    /// [`Server::ensemble_id`](crate::Server::ensemble_id) when the process starts; 0 if it is
-    /// unknown.
-    pub ensemble: u64,
-    /// `quorum.secretFile`: the secrets that this server proves itself with. If there are any, it
-    /// demands a proof from servers that have them.
-    pub secrets: Secrets,
-    /// `quorum.secretRequired`: are servers without a secret refused?
-    pub demands_secret: bool,
-    /// Bytes of queued output above which a link is closed: the other server is alive, because the
-    /// core receives its messages, but too far behind. A new link sends the missing transactions
-    /// from the disk. Default 256 MiB.
-    pub output_bytes: usize,
-    /// Number of queued inputs of servers above which their connections are not read: the
-    /// counterpart of the windows of clients. Default 8,192.
-    pub inputs: usize,
-    /// `jute.maxbuffer`, bytes: the limit on a learner's messages is twice this, at least 8 MiB.
-    pub max_frame: u32,
-}
 
 /// All connections with other servers.
 #[derive(Debug)]
@@ -140,26 +116,10 @@ struct Peer {
     failure: Option<(Channel, PeerCloseReason)>,
 }
 
-impl PeerOptions {
-    /// The defaults, for a server without a secret.
-    pub fn new(max_frame: u32) -> PeerOptions {
-        PeerOptions {
-            connect_timeout: Duration::from_secs(5),
-            ensemble: 0,
-            secrets: Secrets::default(),
-            demands_secret: false,
-            output_bytes: 256 << 20,
-            inputs: 8192,
-            max_frame,
-        }
-    }
-}
-
 impl Peers {
     pub(super) fn new(config: Arc<Config>, options: PeerOptions) -> Peers {
-        let (secrets, demands_secret) = (options.secrets.clone(), options.demands_secret);
         Peers {
-            local: Local { id: config.id(), ensemble: options.ensemble, secrets, demands_secret },
+            local: options.local(config.id()),
             members: Arc::new(config.members().clone()),
             configs: Arc::default(),
             config,

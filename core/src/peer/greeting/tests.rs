@@ -9,7 +9,7 @@ const DIALLER: Nonce = [1; 16];
 const LISTENER: Nonce = [2; 16];
 
 fn local(id: ServerId) -> Local {
-    Local { id, ensemble: 0, secrets: Secrets::default(), demands_secret: false }
+    Local { id, ensemble: 0, secrets: Secrets::default(), demands_secret: false, version: VERSION }
 }
 
 fn with(id: ServerId, secrets: &str, demands_secret: bool) -> Local {
@@ -84,6 +84,17 @@ fn refused(ends: Ends) -> (Refusal, Refusal) {
 #[test]
 fn servers_without_a_secret_connect() {
     meets(&local(ONE), &local(TWO), false);
+}
+
+#[test]
+fn both_ends_speak_the_lower_of_their_highest_versions() {
+    let of = |id, version| Local { version, ..with(id, "a secret of sixteen bytes", false) };
+    for (here, there, spoken) in [(5, 6, 5), (6, 5, 5), (5, 5, 5), (6, 6, 6)] {
+        let (Ok(here), Some(Ok(there))) = meet(&of(ONE, here), &of(TWO, there)) else {
+            panic!("refused");
+        };
+        assert_eq!((here.version, there.version), (spoken, spoken));
+    }
 }
 
 #[test]

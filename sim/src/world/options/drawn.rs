@@ -38,6 +38,7 @@ const FIXED: &[(&str, &str)] = &[
     ("servers.connect_timeout", "as `servers.output_bytes`"),
     ("servers.demands_secret", "no server of a run has a secret; tests of the driver have it"),
     ("servers.ensemble", "what each server has learnt, when its process begins"),
+    ("servers.version", "no server of a run speaks an earlier one; tests of greetings have it"),
     ("servers.output_bytes", "windows keep less waiting; tests of the driver have it"),
     ("disk_audit_txns", "as `digest_txns`"),
 ];
@@ -137,7 +138,9 @@ fn of_servers(values: &mut Values, options: driver::PeerOptions) {
         output_bytes,
         inputs,
         max_frame,
+        version,
     } = options;
+    note(values, "servers.version", version);
     note(values, "servers.connect_timeout", connect_timeout);
     note(values, "servers.ensemble", ensemble);
     note(values, "servers.demands_secret", demands_secret);

@@ -8,6 +8,8 @@ use super::{ONE, TWO};
 use crate::driver::peers::*;
 use crate::ids::{ConnId, Epoch, Zxid};
 use crate::membership::{HistoryInfo, HistoryStatus, Voters};
+use crate::peer::greeting::VERSION;
+use crate::peer::secret::Secrets;
 use crate::peer::{FromLeader, FromLearner, PeerMessage, ServerState, Vote, frame};
 use crate::store::Entry;
 
@@ -264,7 +266,13 @@ pub(super) fn address(host: u64) -> SocketAddr {
 }
 
 pub(super) fn greeting(channel: Channel, from: ServerId, to: ServerId) -> Vec<u8> {
-    let local = Local { id: from, ensemble: 0, secrets: Secrets::default(), demands_secret: false };
+    let local = Local {
+        id: from,
+        ensemble: 0,
+        secrets: Secrets::default(),
+        demands_secret: false,
+        version: VERSION,
+    };
     Dialling::begin(local, channel, to, [0; 16]).1
 }
 
