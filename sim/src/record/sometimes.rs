@@ -30,11 +30,15 @@ pub enum Sometimes {
     AnswerInParts,
     CommandRefused,
     Reconfigured,
+    Upgraded,
+    Downgraded,
+    OlderServes,
+    OlderRefused,
 }
 
 impl Sometimes {
     /// All conditions, in order.
-    pub const ALL: [Sometimes; 20] = [
+    pub const ALL: [Sometimes; 24] = [
         Sometimes::TwoLeaders,
         Sometimes::NobodyUp,
         Sometimes::UncommittedCut,
@@ -55,6 +59,10 @@ impl Sometimes {
         Sometimes::AnswerInParts,
         Sometimes::CommandRefused,
         Sometimes::Reconfigured,
+        Sometimes::Upgraded,
+        Sometimes::Downgraded,
+        Sometimes::OlderServes,
+        Sometimes::OlderRefused,
     ];
 
     /// The condition in words.
@@ -85,6 +93,12 @@ impl Sometimes {
             Sometimes::AnswerInParts => "an answer to an operator takes several turns",
             Sometimes::CommandRefused => "the whitelist refuses a command of an operator",
             Sometimes::Reconfigured => "a configuration that a client asked for comes into force",
+            Sometimes::Upgraded => "an operator upgrades a server of the last release",
+            Sometimes::Downgraded => "an operator returns a server to the last release",
+            Sometimes::OlderServes => "a server of the last release begins to serve",
+            Sometimes::OlderRefused => {
+                "a leader refuses a server that cannot read the configuration in the log"
+            }
             Sometimes::DamageRefused => "recovery refuses a disk that is damaged",
         }
     }

@@ -78,6 +78,7 @@ impl World {
             last_unhealed: ConnId(0),
         };
         world.plan_starts(grows);
+        world.plan_upgrades();
         for id in &base.absent {
             if let Some(client) = world.clients.get_mut(id) {
                 client.stay_away();

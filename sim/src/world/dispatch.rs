@@ -79,6 +79,7 @@ impl World {
             }
             Event::Start { server } => self.start(server),
             Event::Grow => self.grow(),
+            Event::ChangeRelease { server, to_older } => self.change_release(server, to_older),
             Event::Oracle { permits } => self.oracle_says(permits),
             Event::Crash { server, incarnation, how } => self.crash(server, incarnation, how),
             Event::Exits { server, incarnation } => self.let_end(server, incarnation, None),
@@ -235,7 +236,12 @@ impl World {
             let answer = Event::PeerDialled { from, incarnation, dial, stands: true };
             return self.shared.after(after, answer);
         }
-        let answered = if self.shared.reach.connects(self.shared.now, from, to) {
+        let first = self.shared.options.reconfigured();
+        let listed = first.is_none_or(|first| first.contains(&from));
+        let answered = if !listed && self.nodes[&to].runs_last_release() {
+            // The last release refuses servers that are not in its files.
+            Some(false)
+        } else if self.shared.reach.connects(self.shared.now, from, to) {
             let (node, shared) = self.node(to);
             node.accept(conn, Party::Server(from), Port::Servers(channel), shared)
         } else {

@@ -24,6 +24,7 @@ impl World {
     /// frozen.
     pub(super) fn heal(&mut self) {
         self.grow();
+        self.end_upgrades();
         self.end_oracle();
         let fates = self.left_out();
         self.shared.record(&RunEvent::Healed { outside: &self.describe_fates(&fates) });

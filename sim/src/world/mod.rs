@@ -21,6 +21,7 @@ mod phases;
 mod scene;
 pub mod shared;
 pub mod stop;
+mod upgrade;
 mod waits;
 mod wipe;
 

@@ -34,11 +34,13 @@ mod draw;
 #[cfg(test)]
 mod drawn;
 mod groups;
+mod older;
 mod oracle;
 mod rare;
 mod text;
 
 pub use groups::Groups;
+pub use older::{Older, config_of_older};
 
 pub(crate) use draw::{draw_pace, draw_room};
 
@@ -137,6 +139,8 @@ pub struct Options {
     /// The voter that an oracle may permit to go on without the other one; zero: there is no
     /// oracle.
     pub oracle: u32,
+    /// The servers of the last release.
+    pub older: Older,
     /// Content of `/zookeeper/config`, if it differs from the servers' own list.
     pub members: Option<String>,
     /// Salt for the keys of all hash maps; it must not change the run.
@@ -468,11 +472,13 @@ impl ClientBounds {
 }
 
 impl Options {
-    /// The driver's options for other servers; `ensemble` is the ensemble id that the server knows.
-    pub fn driver_peers(&self, ensemble: u64) -> driver::PeerOptions {
+    /// The driver's options for other servers; `ensemble` is the ensemble id that the server knows,
+    /// `older`: it runs the last release.
+    pub fn driver_peers(&self, ensemble: u64, older: bool) -> driver::PeerOptions {
         driver::PeerOptions {
             ensemble,
             inputs: self.peers.inputs,
+            version: older::version(older),
             ..driver::PeerOptions::new(self.server.frame_bytes)
         }
     }

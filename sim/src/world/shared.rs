@@ -52,6 +52,8 @@ pub enum Event {
     Start { server: ServerId },
     /// The ensemble grows.
     Grow,
+    /// An operator changes the release of a server.
+    ChangeRelease { server: ServerId, to_older: bool },
     /// The oracle permits a server to go on without the other voter, or does not any more.
     Oracle { permits: bool },
     /// A server's process or machine crashes.

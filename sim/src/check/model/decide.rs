@@ -28,6 +28,18 @@ impl Model {
         self.decide_over(asker, request, self.tip())
     }
 
+    /// As [`Self::decide`], for a leader without reconfigurations.
+    pub fn decide_without_reconfig(
+        &mut self,
+        asker: Asker<'_>,
+        request: &Request,
+    ) -> Option<TxnOp> {
+        let first = self.rules.first_config.take();
+        let decided = self.decide(asker, request);
+        self.rules.first_config = first;
+        decided
+    }
+
     /// As [`Self::decide`], for a leader that had applied up to `applied`: quotas are checked on
     /// the applied state (DATA-32), everything else on all proposals.
     pub fn decide_over(&self, asker: Asker<'_>, request: &Request, applied: Zxid) -> Option<TxnOp> {

@@ -53,6 +53,7 @@ impl Oracles {
             leads_since: at,
             applied: Zxid::ZERO,
             synced: refused.then(BTreeSet::new),
+            older: false,
         };
         let entry = txn.encode();
         self.commit(&Committed { entry, proposed }).map_err(|broken| broken.at(at))
@@ -324,6 +325,11 @@ impl Oracles {
             let each = |at| self.model.decide_over(asker, request, at).map(versioned);
             let found = states.find_map(|at| each(at).filter(|right| *right == txn.op));
             right = found.unwrap_or(right);
+        }
+        if right != txn.op && proposed.older {
+            // RECONF-01: the last release has no reconfigurations.
+            let by_older = self.model.decide_without_reconfig(asker, request);
+            right = by_older.filter(|right| *right == txn.op).unwrap_or(right);
         }
         // The order in which an `auth` entry expands to the asker's identities is left open.
         let same = asks_for_auth(request) && in_order(&right) == in_order(&txn.op);

@@ -13,6 +13,7 @@ use zabkeeper_core::{Epoch, ErrorCode, ServerId, Zxid};
 
 use super::catalog::{Broken, Checks, Id, Verdict};
 use super::history::Path;
+use super::link::Link;
 use super::text::maybe;
 use super::voters::Voters;
 use super::zab::Zab;
@@ -205,7 +206,21 @@ impl Zab {
         if let TxnOp::Error { code: ErrorCode::NewConfigNoQuorum | ErrorCode::NoAuth } = txn.op {
             return Ok(Some(self.synced_with(by)));
         }
+        let older = self.older_peers(by);
+        if txn.op == (TxnOp::Error { code: ErrorCode::ReconfigDisabled }) {
+            // RECONF-01.
+            checks.check(Id::Z22, !older.is_empty(), || {
+                vec![format!("server {by} refuses at {} what no server prevents", entry.zxid)]
+            })?;
+        }
         let TxnOp::Reconfig { config: text } = txn.op else { return Ok(None) };
+        let reads = self.older_learners(by).find(|link| link.synced && !link.closed);
+        checks.check(Id::Z22, reads.is_none(), || {
+            vec![format!(
+                "server {by} proposes a configuration at {}, which the servers {older:?} of the                  last release cannot read",
+                entry.zxid
+            )]
+        })?;
         let parsed = Ensemble::parse(&text).zip(ensemble::version(text.as_bytes()));
         let Some((ensemble, version)) = parsed else {
             return Err(Broken::new(Id::Z22, vec![format!("server {by} proposes {text:?}")]));
@@ -248,6 +263,24 @@ impl Zab {
         let next = configs.last_on(self.servers[&leader].path());
         let mut known = active.into_iter().chain(next.filter(|(_, next)| next.version > version));
         !votes && known.any(|(_, config)| config.observers.contains(&id))
+    }
+
+    /// The learners of a server with whom it speaks as the last release does: that one or they run
+    /// it.
+    fn older_learners(&self, id: ServerId) -> impl Iterator<Item = &Link> {
+        let links = self.servers.get(&id).into_iter().flat_map(|server| server.links.values());
+        links.filter(|link| link.older && link.history_status.is_some())
+    }
+
+    /// Those learners.
+    pub(super) fn older_peers(&self, id: ServerId) -> BTreeSet<ServerId> {
+        self.older_learners(id).map(|link| link.peer).collect()
+    }
+
+    /// Whether reconfigurations are disabled at this leader, because it or a learner runs the last
+    /// release.
+    pub(super) fn has_older_learners(&self, id: ServerId) -> bool {
+        self.older_learners(id).next().is_some()
     }
 
     /// Z13, Z22: whether enough servers have held `zxid` durably while `epoch` was both accepted

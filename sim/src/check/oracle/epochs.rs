@@ -58,6 +58,9 @@ pub(super) struct Proposed {
     pub(super) applied: Zxid,
     /// The servers that had the leader's history, where the outcome may depend on that (RECONF-08).
     pub(super) synced: Option<BTreeSet<ServerId>>,
+    /// The leader or one of its learners runs the last release, so it may be one without
+    /// reconfigurations.
+    pub(super) older: bool,
 }
 
 /// The promises that a prospective leader has for an epoch, and what the promising servers know of

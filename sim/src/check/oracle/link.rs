@@ -15,6 +15,8 @@ use zabkeeper_core::{ConnId, Epoch, HistoryStatus, Instant, LinkId, ServerId, Zx
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) peer: ServerId,
+    /// The last release is spoken on it.
+    pub(super) older: bool,
     /// When its `Up` event was handled.
     pub(super) since: Instant,
     /// When the last message on it was handled.
@@ -51,6 +53,7 @@ impl Link {
     pub(super) fn new(peer: ServerId, at: Instant) -> Link {
         Link {
             peer,
+            older: false,
             since: at,
             received: at,
             spoken: at,

@@ -96,7 +96,8 @@ impl Zab {
         let leads_since = view.established.unwrap_or(server.leads_since);
         let applied = self.applied_by(id).unwrap_or_default();
         let synced = self.notes_config(checks, id, entry)?;
-        let when = Proposed { order, at, by: id, leads_since, applied, synced };
+        let older = self.has_older_learners(id);
+        let when = Proposed { order, at, by: id, leads_since, applied, synced, older };
         self.epochs.propose(entry, when);
         Ok(())
     }

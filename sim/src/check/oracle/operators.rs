@@ -83,6 +83,7 @@ impl Oracles {
         // connected (seed 0x81076 of the swarm at 4997e86).
         let leads = status.serving && matches!(status.mode, Mode::Leader | Mode::Standalone);
         let links = if leads { self.zab.progress_of(id) } else { BTreeMap::new() };
+        let older = self.zab.older_peers(id);
         let others = || progress.iter().filter(|other| other.server != id);
         let voters = self.zab.voters_of(id);
         let appended = status.appended;
@@ -100,7 +101,8 @@ impl Oracles {
             let right = lacks.is_none_or(|lacks| other.behind == Some(lacks));
             let votes = voters.contains(other.server) == other.votes;
             let timed = other.lag.is_zero() || other.behind != Some(0);
-            state && right && votes && timed
+            let release = other.older == (leads && older.contains(&other.server));
+            state && right && votes && timed && release
         };
         let named = links.keys().all(|peer| others().any(|other| other.server == *peer));
         let right = named && others().all(is_right) && (leads || others().next().is_none());

@@ -123,7 +123,12 @@ impl Zab {
             PeerEvent::Down | PeerEvent::Unreachable { .. } => {
                 server.links.remove(&link);
             }
-            PeerEvent::Drained | PeerEvent::Version(_) => {}
+            PeerEvent::Version(_) => {
+                if let Some(link) = server.links.get_mut(&link) {
+                    link.older = true;
+                }
+            }
+            PeerEvent::Drained => {}
             PeerEvent::Message(message) => {
                 server.cause = Some(link);
                 let better = server.promises.better;

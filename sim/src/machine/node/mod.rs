@@ -35,7 +35,7 @@ use crate::network::port::Port;
 use crate::network::stream::{Delivery, Party};
 use crate::record::event::RunEvent;
 use crate::record::sometimes::Sometimes;
-use crate::world::options::Options;
+use crate::world::options::{Options, config_of_older};
 use crate::world::shared::{Event, Shared};
 pub(crate) use clock::Clock;
 pub use disk::is_snapshot;
@@ -78,6 +78,8 @@ pub struct Node {
     damaged_files: Vec<String>,
     /// Knowledge about the end of its log since its last process ended.
     log_end: LogEnd,
+    /// Does it run the last release from its next start on?
+    older: bool,
 }
 
 /// Is durable content of the disk damaged?
@@ -142,7 +144,23 @@ impl Node {
             bit_rot: BitRot::No,
             damaged_files: Vec::new(),
             log_end: LogEnd::Unknown,
+            older: shared.options.older.servers.contains(&id),
         }
+    }
+
+    /// Changes its release from its next start on; returns whether it was another one.
+    pub fn set_older(&mut self, older: bool) -> bool {
+        std::mem::replace(&mut self.older, older) != older
+    }
+
+    /// Does the last release run there now?
+    pub fn runs_last_release(&self) -> bool {
+        self.process().is_some_and(Process::runs_last_release)
+    }
+
+    /// The configuration of its next process.
+    fn config_of_release(&self) -> Config {
+        if self.older { config_of_older(&self.config) } else { self.config.clone() }
     }
 
     /// Is it a member of the ensemble yet?
@@ -252,6 +270,7 @@ impl Node {
         } else {
             String::new()
         };
+        let changed = if self.older { format!("{changed}, of the last release") } else { changed };
         shared.record(&RunEvent::Started {
             server: id,
             incarnation,
@@ -337,7 +356,7 @@ impl Node {
         });
         let replayed: Vec<Zxid> = recovered.entries.iter().map(|entry| entry.zxid).collect();
         let seed = shared.seeds.stream("core", id.0 << 32 | incarnation).word();
-        let config = self.config.clone();
+        let config = self.config_of_release();
         match guard::catch(|| Server::recover(config, seed, recovered)) {
             Ok(Ok(server)) => {
                 let looks = shared.seeds.stream("looks", id.0 << 32 | incarnation);
@@ -350,15 +369,16 @@ impl Node {
                 let now = self.clock.read(shared.now).mono;
                 let limits = shared.options.server.client_limits();
                 let gate = Gate::new(&limits.throttle, now);
-                let (config, turn) =
-                    (Arc::new(self.config.clone()), shared.options.server.turn_limits());
-                let peers = shared.options.driver_peers(server.ensemble_id());
-                let driver = Driver::new(config, limits, peers, turn, seed, now)
-                    .with_four_letter(process::four_letter(&self.config, &shared.options))
-                    .with_members(process::members(&self.config));
-                let parts = (driver, gate, process::Operators::new(&self.config, now));
+                let config = Arc::new(self.config_of_release());
+                let turn = shared.options.server.turn_limits();
+                let peers = shared.options.driver_peers(server.ensemble_id(), self.older);
+                let driver = Driver::new(config.clone(), limits, peers, turn, seed, now)
+                    .with_four_letter(process::four_letter(&config, &shared.options))
+                    .with_members(process::members(&config));
+                let parts = (driver, gate, process::Operators::new(&config, now));
                 let mut process =
-                    Process::new(&self.config, incarnation, server, parts, lanes, replayed, odd);
+                    Process::new(&config, incarnation, server, parts, lanes, replayed, odd);
+                process.set_older(self.older);
                 process.on_oracle(shared.permitted == Some(id), shared);
                 process.begin(shared);
                 self.phase = Phase::Up(Box::new(process));

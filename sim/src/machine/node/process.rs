@@ -17,6 +17,7 @@ mod notifications;
 mod observe;
 mod operator;
 mod orders;
+mod releases;
 mod reports;
 mod servers;
 mod sockets;
@@ -64,6 +65,7 @@ pub(super) use notifications::ReceivedNotification;
 use observe::{ObservedStatus, observed_status};
 pub(super) use operator::{Operators, four_letter};
 use orders::Orders;
+use releases::Releases;
 use reports::Reported;
 pub(super) use reports::members;
 use sockets::{Socket, socket_id};
@@ -95,6 +97,7 @@ pub(super) struct Process {
     known: Known,
     /// Learners that it is synchronizing.
     behind: Behind,
+    releases: Releases,
     /// The role in the log; `None` for a standalone server.
     reported: Option<Reported>,
     /// Random streams of the traffic with each other party.
@@ -170,6 +173,7 @@ impl Process {
             blocked: BTreeSet::new(),
             known: Known::default(),
             behind: Behind::default(),
+            releases: Releases::default(),
             reported: (!config.members().alone()).then(Reported::default),
             between: BTreeMap::new(),
             odd,

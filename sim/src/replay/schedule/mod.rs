@@ -103,6 +103,7 @@ impl Schedule {
         if options.reconfig_from > 0 && !options.peers.election_conns {
             return Err("reconfigurations need peers.election_conns true: reconfig_from".into());
         }
+        options.check_older()?;
         if let Some(id) = options.local.servers.iter().find(|id| id.0 > servers.into()) {
             return Err(format!(
                 "local.servers names server {id}, and the last one of the run is {servers}"
@@ -134,6 +135,7 @@ impl Schedule {
         self.options.left_out = self.options.left_out.among(servers);
         self.options.observers = self.options.observers.min(servers - 1);
         self.options.local.servers.retain(|id| id.0 <= servers.into());
+        self.options.older.servers.retain(|id| id.0 <= servers.into());
         self.options.groups.weightless.retain(|id| id.0 <= servers.into());
         self.options.groups.heavy.retain(|id| id.0 <= servers.into());
         self

@@ -18,7 +18,7 @@ use crate::faults::heal::LeftOut;
 use crate::machine::fs::Pace;
 use crate::network::stream::LinkPace;
 use crate::world::options::{
-    CALLS_MAX, CLIENTS_MAX, ClientBounds, DIGEST_TXNS, DISK_AUDIT_TXNS, Groups, Options,
+    CALLS_MAX, CLIENTS_MAX, ClientBounds, DIGEST_TXNS, DISK_AUDIT_TXNS, Groups, Older, Options,
     PING_PERCENT, PeerOptions, SERVERS_MAX, ServerOptions, Throttle, VotePace,
 };
 
@@ -244,6 +244,7 @@ pub fn plain() -> Options {
         reconfig_from: 0,
         groups: Groups::default(),
         oracle: 0,
+        older: Older::default(),
         members: None,
         map_salt: 0,
         fault_events: 0,
@@ -290,6 +291,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         reconfig_from,
         groups: Groups { count: groups, weightless, heavy },
         oracle,
+        older: Older { servers: older, upgrade_at, downgrade_at, pause },
         local: LocalRules { servers: local_servers, upgrade },
         config_change_one_in,
         left_out: LeftOut { dead, hung, stuck, alone, apart },
@@ -342,6 +344,10 @@ fn each(options: &mut Options, visit: Visit<'_>) {
     visit("votes.twice_one_in", twice_one_in);
     visit("votes.late_one_in", late_one_in);
     visit("peers.election_conns", election_conns);
+    visit("older.servers", older);
+    visit("older.upgrade_at_us", upgrade_at);
+    visit("older.downgrade_at_us", downgrade_at);
+    visit("older.pause_us", pause);
 }
 
 fn each_of_link(link: &mut LinkPace, names: [&'static str; 4], visit: Visit<'_>) {

@@ -98,6 +98,7 @@ impl Options {
             reconfig_from: 0,
             groups: Groups::default(),
             oracle: 0,
+            older: Older::default(),
             members: None,
             map_salt: 0,
             fault_events: if wide && pinned.duration.is_none() { FAULT_EVENTS } else { 0 },
@@ -116,6 +117,7 @@ impl Options {
         draw_reconfigurations(&mut options, !pinned.ops.is_empty(), seeds);
         options.draw_groups(&mut seeds.stream("config/groups", 0));
         options.draw_oracle(&mut seeds.stream("config/oracle", 0));
+        options.draw_older(&mut seeds.stream("config/older", 0));
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
         let mut rng = seeds.stream("config/buggify", 0);
         pinned.buggify.apply(&mut options, (!quiet, carries), &mut rng);

@@ -38,7 +38,6 @@ const FIXED: &[(&str, &str)] = &[
     ("servers.connect_timeout", "as `servers.output_bytes`"),
     ("servers.demands_secret", "no server of a run has a secret; tests of the driver have it"),
     ("servers.ensemble", "what each server has learnt, when its process begins"),
-    ("servers.version", "no server of a run speaks an earlier one; tests of greetings have it"),
     ("servers.output_bytes", "windows keep less waiting; tests of the driver have it"),
     ("disk_audit_txns", "as `digest_txns`"),
 ];
@@ -185,7 +184,9 @@ fn every_setting_varies_or_has_a_reason() {
         }
         options.all_servers().for_each(|id| of_server(&mut values, &options.config(id)));
         of_clients(&mut values, options.server.client_limits());
-        of_servers(&mut values, options.driver_peers(0));
+        for older in [false, !options.older.servers.is_empty()] {
+            of_servers(&mut values, options.driver_peers(0, older));
+        }
         of_client(&mut values, &options);
         // The seed determines the id.
         let storage_fs::Options { segment_bytes, store_id: _ } = storage_fs::Options {
@@ -223,6 +224,7 @@ fn rare_settings_occur_in_some_but_few_runs() {
         ("other limits of a DIFF", count(|o| o.server.limits.snapshot_size_factor != 330_000)),
         ("other holds", count(|o| o.server.limits.hold != o.server.tick())),
         ("a full bucket only", count(|o| o.server.throttle.decrease_ratio == 0)),
+        ("servers of the last release", count(|o| !o.older.servers.is_empty())),
     ] {
         assert!((all.len() / 80..all.len() / 3).contains(&some), "{what}: {some} of {}", all.len());
     }

@@ -183,6 +183,16 @@ impl Options {
         if let Some(id) = self.permitted() {
             writeln!(f, "oracle    permits s{id} to go on alone while the other one is down")?;
         }
+        if !self.older.servers.is_empty() {
+            let Older { servers, upgrade_at, pause, .. } = &self.older;
+            let ids: Vec<String> = servers.iter().map(|id| format!("s{id}")).collect();
+            let ids = ids.join(", ");
+            write!(f, "releases  {ids} of the last one until {upgrade_at:?}")?;
+            if let Some(at) = self.downgrade_at() {
+                write!(f, ", and again from {at:?}")?;
+            }
+            writeln!(f, ", {pause:?} from one to the next")?;
+        }
         if self.peers.election_conns {
             writeln!(f, "elections by connections of their own channel")?;
         }

@@ -16,6 +16,7 @@ mod contact;
 mod epochs;
 mod hand_over;
 mod learners;
+mod releases;
 
 const S1: ServerId = ServerId(1);
 const S2: ServerId = ServerId(2);

@@ -198,6 +198,13 @@ fn o1_learner_lags_by_another_number_of_transactions() {
 }
 
 #[test]
+fn o1_learner_is_shown_with_the_last_release() {
+    check_pair_of(3, "O1", |h, violating| {
+        asks(h, violating, |reported| reported.progress[1].older = true)
+    });
+}
+
+#[test]
 fn o1_learner_is_shown_without_a_link() {
     check_pair_of(3, "O1", |h, violating| {
         asks(h, violating, |reported| reported.progress[2].state = SyncState::Absent)

@@ -43,6 +43,7 @@ impl Process {
             notifications::received((*from, self.id), what, shared);
         }
         self.behind.on_input(input);
+        self.releases.stepped(input);
         if let Input::Client(conn, event) = input {
             self.operators.traffic.stepped(*conn, event, now.mono);
             self.heartbeats.stepped(*conn, event, now.mono);
@@ -71,6 +72,7 @@ impl Process {
         self.meet(before, [role, Role::of(status)], shared);
         self.orders.are_given(&self.out.disk[before.disk..]);
         self.note_appends(before.disk, shared);
+        self.can_read_its_log(&self.out.disk[before.disk..], shared);
         self.apply(status, shared);
         if self.begins_local {
             self.observe_local_sessions(shared);
@@ -108,6 +110,7 @@ impl Process {
         self.observed = now;
         shared.observe(Observation::Output { server: self.id, disk, peers, election, status });
         if begins {
+            self.note_release(shared);
             let (syncs, held) = (self.server.waiting_syncs(), self.server.held_handshakes());
             shared.observe(Observation::Serves { server: self.id, syncs, held });
         }

@@ -119,6 +119,9 @@ impl Process {
                 | LinkCloseReason::Incompatible(_)
                 | LinkCloseReason::Unreadable(_)
         );
+        if self.refuses_the_last_release(link, why, shared) {
+            return;
+        }
         let parties = shared.net.parties(ConnId(link.0)).filter(|_| refuses);
         let Some(parties) = parties else {
             return;

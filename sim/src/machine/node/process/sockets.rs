@@ -178,6 +178,7 @@ impl Process {
             return;
         }
         for note in self.driver.peers.take_notes() {
+            self.can_read(&note, shared);
             let (number, what) = match &note {
                 PeerNote::Rejected { why, .. } => (0, format!("lets nobody in: {why}")),
                 PeerNote::Down { link, server, why } => {

@@ -33,13 +33,14 @@ impl Process {
         self.lanes.close(disk, shared)
     }
 
-    /// SIGTERM. The process ends at `latest`. Returns `false` if it is stopping already.
+    /// SIGTERM. The process ends at `latest`. Returns `false` if it is stopping already, or runs
+    /// the last release, which hands over to nobody.
     pub(in crate::machine::node) fn begin_stop(
         &mut self,
         latest: Instant,
         shared: &mut Shared,
     ) -> bool {
-        if self.ending || self.halted || self.stopping.is_some() {
+        if self.ending || self.halted || self.stopping.is_some() || self.runs_last_release() {
             return false;
         }
         self.stopping = Some(Stopping { told: None, ends: false });

@@ -23,7 +23,7 @@ fn lines(servers: &[ServerId]) -> String {
 }
 
 /// Five voters, whose first configuration is not in the log yet.
-fn five() -> History {
+pub(super) fn five() -> History {
     let first_config = Some(lines(&[S1, S2, S3, S4, S5]));
     let auth = AuthOptions { skip_acl: true, ..AuthOptions::default() };
     let mut h = History::under(5, Rules { first_config, auth, ..Rules::default() });
@@ -31,14 +31,14 @@ fn five() -> History {
     h
 }
 
-fn first_config() -> Txn {
+pub(super) fn first_config() -> Txn {
     let five = Ensemble::parse(&lines(&[S1, S2, S3, S4, S5])).expect("canonical");
     let op = TxnOp::Reconfig { config: five.text(FIRST.0) };
     Txn { zxid: z(1, 1), session: SessionId(0), time: WallMs(7), origin: None, op }
 }
 
 /// The same with the first configuration in force at the leader.
-fn configured() -> History {
+pub(super) fn configured() -> History {
     let mut h = five();
     h.commits(first_config());
     comes_into_force(&mut h, FIRST);
@@ -51,7 +51,7 @@ fn comes_into_force(h: &mut History, version: Zxid) {
 }
 
 /// The transaction of a request of client 0 for these voters.
-fn reconfiguration(h: &mut History, voters: &[ServerId]) -> Txn {
+pub(super) fn reconfiguration(h: &mut History, voters: &[ServerId]) -> Txn {
     let a = h.client(0);
     let new_members = Some(lines(voters).trim_end().replace('\n', ","));
     let request = ReconfigRequest { joining: None, leaving: None, new_members, version: -1 };
