@@ -117,7 +117,7 @@ impl Options {
         draw_reconfigurations(&mut options, !pinned.ops.is_empty(), seeds);
         options.draw_groups(&mut seeds.stream("config/groups", 0));
         options.draw_oracle(&mut seeds.stream("config/oracle", 0));
-        options.draw_older(&mut seeds.stream("config/older", 0));
+        options.draw_older(pinned.ops.is_empty(), &mut seeds.stream("config/older", 0));
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
         let mut rng = seeds.stream("config/buggify", 0);
         pinned.buggify.apply(&mut options, (!quiet, carries), &mut rng);
@@ -318,11 +318,18 @@ fn draw_reconfigurations(options: &mut Options, ops_pinned: bool, seeds: Seeds) 
     if fixed || !(some || asked) || ops_pinned && !asked {
         return;
     }
-    options.reconfig_from = rng.range_u32(2, options.servers);
-    // Configurations come with notifications, which need connections for that.
-    options.peers.election_conns = true;
-    if !asked {
-        options.workload.mix.set(Op::Reconfig, rng.range(1, 12));
+    options.reconfigure(&mut rng);
+}
+
+impl Options {
+    /// Lets clients reconfigure an ensemble of three servers or more.
+    pub(super) fn reconfigure(&mut self, rng: &mut Rng) {
+        self.reconfig_from = rng.range_u32(2, self.servers);
+        // Configurations come with notifications, which need connections for that.
+        self.peers.election_conns = true;
+        if !self.workload.mix.has(Op::Reconfig) {
+            self.workload.mix.set(Op::Reconfig, rng.range(1, 12));
+        }
     }
 }
 

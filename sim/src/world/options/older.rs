@@ -45,15 +45,18 @@ impl Options {
         settings.into_iter().find(|(set, _)| *set).map(|(_, name)| name)
     }
 
-    /// Draws servers of the last release for few ensembles. Where clients reconfigure, they are
-    /// among the first members, and none returns to the last release: that cannot read what
-    /// reconfigurations write.
-    pub(super) fn draw_older(&mut self, rng: &mut Rng) {
-        let one_in = if self.profile == Some(Profile::Swarm) { 8 } else { 12 };
+    /// Draws servers of the last release for few ensembles. Clients reconfigure more of these than
+    /// of others, if operations are not pinned. Then the older servers are among the first members,
+    /// and none returns to the last release: that cannot read what reconfigurations write.
+    pub(super) fn draw_older(&mut self, any_ops: bool, rng: &mut Rng) {
+        let one_in = if self.profile == Some(Profile::Swarm) { 5 } else { 6 };
         let some = rng.chance(1, one_in);
         let quiet = matches!(self.profile, Some(Profile::Calm | Profile::Perf));
         if !some || quiet || self.servers < 2 || self.excludes_older().is_some() {
             return;
+        }
+        if self.servers > 2 && any_ops && rng.chance(1, 3) && self.reconfigured().is_none() {
+            self.reconfigure(rng);
         }
         self.fill_older(rng);
     }
