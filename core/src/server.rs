@@ -254,7 +254,8 @@ impl Server {
         {
             self.expire_local_sessions(deadline, cx);
         }
-        if self.timers.due(Timer::ReadOnly, now) {
+        // The election may have ended in this very step.
+        if self.read_only_from(now).is_some_and(|from| from <= now) {
             self.begin_read_only(cx);
         }
         if self.front.await_leader_deadline().is_some_and(|deadline| deadline <= now) {
