@@ -269,6 +269,7 @@ impl Oracles {
                 Ok(())
             }
             Observation::InForce { server, version } => {
+                self.outside.begins_anew(*server);
                 self.zab.in_force(&mut self.checks, *server, *version)
             }
             Observation::FaultInjected { servers, until } => {

@@ -123,6 +123,13 @@ impl Outside {
         self.outrun.remove(&id);
     }
 
+    /// Another configuration is in force at the server. If it looks for a leader, it has taken the
+    /// configuration over from another server, and its election begins anew: its next
+    /// notification may have to wait for its disk (seed 0x494b4 of the swarm at f6a7d9b).
+    pub(super) fn begins_anew(&mut self, id: ServerId) {
+        self.looking.remove(&id);
+    }
+
     /// The server is about to handle this input. `awake` is the end of its last pause.
     pub(super) fn entered(
         &mut self,

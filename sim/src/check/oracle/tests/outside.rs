@@ -19,7 +19,7 @@ const S2: ServerId = ServerId(2);
 const S3: ServerId = ServerId(3);
 
 /// A server looks for a leader, and sends its notification.
-fn looks(h: &mut History, id: ServerId) {
+pub(super) fn looks(h: &mut History, id: ServerId) {
     h.looks(id);
     let vote = h.own_vote(id);
     h.votes(id, vote, HistoryStatus::Complete);

@@ -2,7 +2,7 @@
 //!
 //! A name that begins with an id is the violation that must be reported.
 
-use zabkeeper_core::peer::{FromLeader, PeerMessage};
+use zabkeeper_core::peer::{FromLeader, PeerMessage, ServerState};
 use zabkeeper_core::txn::{Txn, TxnOp};
 use zabkeeper_core::wire::{ReconfigRequest, Request};
 use zabkeeper_core::{AuthOptions, ServerId, SessionId, WallMs, Zxid};
@@ -12,6 +12,7 @@ use crate::check::ensemble::{Ensemble, PARTICIPANT, line};
 use crate::check::model::Rules;
 use crate::check::observe::Observation;
 use crate::check::oracle::tests::history::{History, check_pair_from, create};
+use crate::check::oracle::tests::outside::{looks, receives_from};
 
 const S4: ServerId = ServerId(4);
 const S5: ServerId = ServerId(5);
@@ -150,5 +151,22 @@ fn z13_observer_is_sent_what_is_not_committed() {
             h.shows(S1);
         }
         h.sends(S1, S4, PeerMessage::Leader(FromLeader::Inform(entry)));
+    });
+}
+
+/// A looking server that takes a configuration over begins its election anew.
+#[test]
+fn z26_notifications_count_while_the_configuration_stays() {
+    check_pair_from(configured, "Z26", |h, violating| {
+        looks(h, S3);
+        if !violating {
+            h.sees(Observation::InForce { server: S3, version: FIRST });
+        }
+        for id in [S2, S4] {
+            receives_from(h, S3, id, ServerState::Following, 1);
+        }
+        receives_from(h, S3, S1, ServerState::Leading, 1);
+        h.waits(1_100);
+        h.shows(S3);
     });
 }
