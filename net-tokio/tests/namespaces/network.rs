@@ -25,8 +25,18 @@ pub(crate) struct Network {
     nft: bool,
     /// Can nft drop a share of the packets?
     loss: bool,
-    /// Can the kernel delay packets?
-    delay: bool,
+    /// How the kernel can delay packets, if it can.
+    delay: Option<Delay>,
+}
+
+/// A queueing discipline that makes packets late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Delay {
+    /// Each packet by a time of its own.
+    Netem,
+    /// A line so slow that packets wait for each other, for kernels without netem. Packets that
+    /// would wait longer are lost.
+    Tbf,
 }
 
 /// The address at which clients reach a server.
@@ -38,6 +48,19 @@ fn address(server: u64) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 1, u8::try_from(server).expect("few servers"))
 }
 
+impl Delay {
+    /// The words of `tc qdisc` for packets that are late by about this time.
+    fn by(self, ms: u64) -> String {
+        match self {
+            Delay::Netem => format!("add dev eth0 root netem delay {ms}ms {}ms", ms / 2),
+            // 16 kB/s: a packet of 640 bytes takes 40 ms.
+            Delay::Tbf => {
+                format!("add dev eth0 root tbf rate 128kbit burst 1600 latency {}ms", 10 * ms)
+            }
+        }
+    }
+}
+
 impl Network {
     /// Makes the network and moves this thread, and those that it starts, to the clients.
     ///
@@ -46,7 +69,7 @@ impl Network {
     pub(crate) fn new(servers: u64) -> Result<Network, String> {
         let prefix = format!("{PREFIX}{}-{servers}", std::process::id());
         remove_leftovers();
-        let mut network = Network { prefix, servers, nft: false, loss: false, delay: false };
+        let mut network = Network { prefix, servers, nft: false, loss: false, delay: None };
         network.build()?;
         let path = format!("{NAMESPACES}/{}", network.clients());
         let namespace = File::open(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -82,7 +105,8 @@ impl Network {
         };
         self.nft = (1..=self.servers).all(|id| table(id).is_ok());
         self.loss = self.nft && self.nft(1, &lose("10.0.9.9", 1)).is_ok();
-        self.delay = self.qdisc(1, "add dev eth0 root netem delay 1ms").is_ok();
+        let works = |delay: &Delay| self.qdisc(1, &delay.by(1)).is_ok();
+        self.delay = [Delay::Netem, Delay::Tbf].into_iter().find(works);
         self.heal();
     }
 
@@ -90,7 +114,11 @@ impl Network {
     pub(crate) fn abilities(&self) -> String {
         let drops = if self.nft { "nft drops packets" } else { "no nft: routes drop packets" };
         let loss = if self.loss { "" } else { "; no random loss" };
-        let delay = if self.delay { "" } else { "; no delay: the kernel has no netem" };
+        let delay = match self.delay {
+            Some(Delay::Netem) => "",
+            Some(Delay::Tbf) => "; no netem: slow lines delay packets",
+            None => "; no delay: the kernel has neither netem nor tbf",
+        };
         format!("{drops}{loss}{delay}")
     }
 
@@ -99,7 +127,7 @@ impl Network {
     }
 
     pub(crate) fn can_delay(&self) -> bool {
-        self.delay
+        self.delay.is_some()
     }
 
     /// Ids of all servers.
@@ -147,7 +175,7 @@ impl Network {
 
     /// All packets of this server arrive late.
     pub(crate) fn delay(&self, server: u64, ms: u64) {
-        let late = format!("add dev eth0 root netem delay {ms}ms {}ms", ms / 2);
+        let late = self.delay.expect("the kernel can delay packets").by(ms);
         self.qdisc(server, &late).expect("worked for the network");
     }
 
@@ -160,7 +188,7 @@ impl Network {
                 ip(&format!("-n {} route flush type blackhole", self.namespace(id)))
                     .expect("worked for the network");
             }
-            if self.delay {
+            if self.delay.is_some() {
                 // Most servers have no delay.
                 let _none = self.qdisc(id, "del dev eth0 root");
             }
