@@ -3,12 +3,12 @@
 //! Owns which servers are to stop, and the votes that leaders have named. Must not judge the
 //! election that follows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::{FromLeader, PeerMessage, Vote};
 use zabkeeper_core::store::DiskCommand;
-use zabkeeper_core::{Epoch, Mode, ServerId, Zxid};
+use zabkeeper_core::{Epoch, Instant, Mode, ServerId, Zxid};
 
 use super::catalog::{Checks, Id, Verdict};
 use super::zab::{Acts, Zab};
@@ -22,6 +22,8 @@ pub(super) struct HandOvers {
     handing_over: BTreeSet<ServerId>,
     /// The votes that leaders have named.
     named: BTreeSet<(Epoch, Zxid, ServerId)>,
+    /// When the disks of servers were erased last.
+    erased: BTreeMap<ServerId, Instant>,
 }
 
 impl HandOvers {
@@ -29,6 +31,20 @@ impl HandOvers {
     pub(super) fn restarted(&mut self, id: ServerId) {
         self.stopping.remove(&id);
         self.handing_over.remove(&id);
+    }
+
+    /// The server has an empty disk.
+    pub(super) fn erased(&mut self, id: ServerId, now: Instant) {
+        self.erased.insert(id, now);
+    }
+
+    /// Whether a leader cannot know yet that a learner's disk was erased: its link to the learner is
+    /// up since before that (seed 0x11280578 of the swarm at d1db2a8).
+    fn takes_for_whole(&self, zab: &Zab, leader: ServerId, learner: ServerId) -> bool {
+        let links = zab.servers.get(&leader).into_iter().flat_map(|server| server.links.values());
+        let erased = self.erased.get(&learner);
+        let older = |since: Instant| erased.is_some_and(|erased| since < *erased);
+        links.filter(|link| link.peer == learner && link.synced).any(|link| older(link.since))
     }
 
     /// The server is about to be told to stop.
@@ -83,7 +99,8 @@ impl HandOvers {
             let ours = (acts.status.current_epoch, acts.status.appended);
             let fit = vote.candidate != id
                 && zab.voters_of(id).may_lead(vote.candidate)
-                && durable >= Some(acts.status.committed)
+                && (durable >= Some(acts.status.committed)
+                    || self.takes_for_whole(zab, id, vote.candidate))
                 && (vote.epoch, vote.zxid) == ours;
             checks.check(Id::Z28, fit && !leads, || {
                 let Acts { status, .. } = acts;

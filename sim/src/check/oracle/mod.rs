@@ -260,6 +260,7 @@ impl Oracles {
             }
             Observation::Wiped { server } => {
                 self.zab.wiped(*server);
+                self.hand_overs.erased(*server, self.now);
                 Ok(())
             }
             Observation::Forgotten { session } => self.forgotten(*session),
