@@ -38,8 +38,8 @@ impl HandOvers {
         self.erased.insert(id, now);
     }
 
-    /// Whether a leader cannot know yet that a learner's disk was erased: its link to the learner is
-    /// up since before that (seed 0x11280578 of the swarm at d1db2a8).
+    /// Whether a leader cannot know yet that a learner's disk was erased: its link to the learner
+    /// is up since before that (seed 0x11280578 of the swarm at d1db2a8).
     fn takes_for_whole(&self, zab: &Zab, leader: ServerId, learner: ServerId) -> bool {
         let links = zab.servers.get(&leader).into_iter().flat_map(|server| server.links.values());
         let erased = self.erased.get(&learner);
