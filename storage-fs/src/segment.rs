@@ -245,7 +245,7 @@ fn batch_size(version: u32, length: u64) -> u64 {
 }
 
 /// May `next` directly follow `previous` in the log? The counter rises by one within an epoch, and
-/// begins at 1 in a new epoch, or at 0.
+/// begins at 1 in a new epoch.
 pub(crate) fn follows(previous: Zxid, next: Zxid) -> bool {
     EpochIndex::after(previous).may_follow(next)
 }
