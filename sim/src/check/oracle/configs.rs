@@ -206,10 +206,9 @@ impl Zab {
         if let TxnOp::Error { code: ErrorCode::NewConfigNoQuorum | ErrorCode::NoAuth } = txn.op {
             return Ok(Some(self.synced_with(by)));
         }
-        let older = self.older_peers(by);
         if txn.op == (TxnOp::Error { code: ErrorCode::ReconfigDisabled }) {
             // RECONF-01.
-            checks.check(Id::Z22, !older.is_empty(), || {
+            checks.check(Id::Z22, self.has_older_learners(by), || {
                 vec![format!("server {by} refuses at {} what no server prevents", entry.zxid)]
             })?;
         }
@@ -217,8 +216,10 @@ impl Zab {
         let reads = self.older_learners(by).find(|link| link.synced && !link.closed);
         checks.check(Id::Z22, reads.is_none(), || {
             vec![format!(
-                "server {by} proposes a configuration at {}, which the servers {older:?} of the                  last release cannot read",
-                entry.zxid
+                "server {by} proposes a configuration at {}, which the servers {:?} of the last \
+                 release cannot read",
+                entry.zxid,
+                self.older_peers(by)
             )]
         })?;
         let parsed = Ensemble::parse(&text).zip(ensemble::version(text.as_bytes()));
