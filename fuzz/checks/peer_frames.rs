@@ -19,10 +19,10 @@ use bytes::BytesMut;
 use disk::Disk;
 use peer_message::Around;
 use source::Source;
+use zabkeeper_core::driver::PeerOptions;
 use zabkeeper_core::io::{Outbox, PeerCommand, PeerEvent};
 use zabkeeper_core::peer::frame::{self, Bounds, Reader, Writer};
-use zabkeeper_core::peer::greeting::{Accepting, Channel, Dialling, Greeting, Local, VERSION};
-use zabkeeper_core::peer::secret::Secrets;
+use zabkeeper_core::peer::greeting::{Accepting, Channel, Dialling, Greeting, Local};
 use zabkeeper_core::peer::{FromLeader, FromLearner, Notification, PeerMessage, ServerState, Vote};
 use zabkeeper_core::store::{DiskCommand, DurableState, Lane};
 use zabkeeper_core::{
@@ -500,5 +500,5 @@ impl Link {
 }
 
 fn local(id: ServerId) -> Local {
-    Local { id, ensemble: 0, secrets: Secrets::default(), demands_secret: false, version: VERSION }
+    PeerOptions::new(0).local(id)
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use zabkeeper_core::peer::greeting::{Channel, Dialling, Local, VERSION};
-use zabkeeper_core::peer::secret::Secrets;
+use zabkeeper_core::driver::PeerOptions;
+use zabkeeper_core::peer::greeting::{Channel, Dialling};
 use zabkeeper_core::wire::Request;
 use zabkeeper_core::{ServerId, SessionId};
 
@@ -86,8 +86,7 @@ fn unauthorized_peers_cause_few_log_lines() {
     let [_, quorum, election] = ensemble.ports[0];
     ensemble.server(0).await_line(&[&"looks for a leader"]);
     let greeting = |channel, from| {
-        let (id, secrets) = (ServerId(from), Secrets::default());
-        let local = Local { id, ensemble: 0, secrets, demands_secret: false, version: VERSION };
+        let local = PeerOptions::new(0).local(ServerId(from));
         Dialling::begin(local, channel, ServerId(0), [0; 16]).1
     };
     for (port, bytes) in [

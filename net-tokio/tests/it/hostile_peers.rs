@@ -12,9 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use zabkeeper_core::driver::PeerOptions;
 use zabkeeper_core::peer::FromLearner;
 use zabkeeper_core::peer::frame;
-use zabkeeper_core::peer::greeting::{Channel, Dialling, Established, Local, Refusal, VERSION};
+use zabkeeper_core::peer::greeting::{Channel, Dialling, Established, Local, Refusal};
 use zabkeeper_core::peer::secret::Secrets;
 use zabkeeper_core::{Epoch, HistoryInfo, HistoryStatus, ServerId};
 
@@ -30,7 +31,7 @@ fn local(from: usize, secret: Option<&str>) -> Local {
     let secrets = secret.map(|text| Secrets::parse(text).expect("a secret"));
     let demands_secret = secrets.is_some();
     let secrets = secrets.unwrap_or_default();
-    Local { id: ServerId(from as u64), ensemble: 0, secrets, demands_secret, version: VERSION }
+    Local { secrets, demands_secret, ..PeerOptions::new(0).local(ServerId(from as u64)) }
 }
 
 /// Sends a greeting in the name of a server, and does not wait for the answer.

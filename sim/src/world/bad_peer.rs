@@ -5,8 +5,8 @@
 //! serve on undisturbed: the oracles check that meanwhile.
 
 use bytes::Bytes;
-use zabkeeper_core::peer::greeting::{Channel, Dialling, Local, VERSION};
-use zabkeeper_core::peer::secret::Secrets;
+use zabkeeper_core::driver::PeerOptions;
+use zabkeeper_core::peer::greeting::{Channel, Dialling};
 use zabkeeper_core::{ConnId, ServerId};
 
 use super::World;
@@ -64,13 +64,7 @@ impl World {
 
 /// A greeting in the name of a server; the same bytes are a valid answer to a greeting.
 pub(super) fn greeting(channel: Channel, from: ServerId, to: ServerId) -> Bytes {
-    let local = Local {
-        id: from,
-        ensemble: 0,
-        secrets: Secrets::default(),
-        demands_secret: false,
-        version: VERSION,
-    };
+    let local = PeerOptions::new(0).local(from);
     Dialling::begin(local, channel, to, [0; 16]).1.into()
 }
 

@@ -52,7 +52,7 @@ impl PeerOptions {
     }
 
     /// What a server with these options states about itself in greetings.
-    pub(super) fn local(&self, id: ServerId) -> Local {
+    pub fn local(&self, id: ServerId) -> Local {
         Local {
             id,
             ensemble: self.ensemble,

@@ -4,7 +4,6 @@ use net::{Net, ack, down, greeting, notification, options, proposal, sync};
 
 use super::*;
 use crate::ids::Zxid;
-use crate::peer::greeting::VERSION;
 use crate::peer::secret::Secrets;
 use crate::peer::{FromLeader, LinkCloseReason, PeerMessage, frame};
 
@@ -466,7 +465,7 @@ fn first_notification_follows_the_proof_of_the_secret() {
 fn connection_without_its_proof_counts_as_ungreeted() {
     let mut net = Net::new(&options(Some("a secret that only tests would use")));
     let secrets = Secrets::parse("a secret that only tests would use").expect("a secret");
-    let local = Local { id: ONE, ensemble: 0, secrets, demands_secret: true, version: VERSION };
+    let local = Local { secrets, demands_secret: true, ..PeerOptions::new(0).local(ONE) };
     let greeting = Dialling::begin(local, Channel::Quorum, TWO, [0; 16]).1;
     let links: Vec<LinkId> = (0..100)
         .map(|_| {

@@ -8,7 +8,6 @@ use super::{ONE, TWO};
 use crate::driver::peers::*;
 use crate::ids::{ConnId, Epoch, Zxid};
 use crate::membership::{HistoryInfo, HistoryStatus, Voters};
-use crate::peer::greeting::VERSION;
 use crate::peer::secret::Secrets;
 use crate::peer::{FromLeader, FromLearner, PeerMessage, ServerState, Vote, frame};
 use crate::store::Entry;
@@ -266,13 +265,7 @@ pub(super) fn address(host: u64) -> SocketAddr {
 }
 
 pub(super) fn greeting(channel: Channel, from: ServerId, to: ServerId) -> Vec<u8> {
-    let local = Local {
-        id: from,
-        ensemble: 0,
-        secrets: Secrets::default(),
-        demands_secret: false,
-        version: VERSION,
-    };
+    let local = PeerOptions::new(0).local(from);
     Dialling::begin(local, channel, to, [0; 16]).1
 }
 
