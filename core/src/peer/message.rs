@@ -271,8 +271,9 @@ pub enum FromLeader {
         /// The position.
         zxid: Zxid,
     },
-    /// The leader steps down after this message, and names the server to elect (RECONF-11). A hint:
-    /// the rules of elections decide. Sent to ends that speak version 6 of the protocol or later.
+    /// The leader steps down after this message, and names the server to elect (RECONF-11): itself
+    /// if its epoch is used up (ZAB-20). A hint: the rules of elections decide. Sent to ends that
+    /// speak version 6 of the protocol or later.
     TakeOver {
         /// The vote for that server.
         vote: Vote,

@@ -10,7 +10,6 @@ use crate::cx::Cx;
 use crate::front::{FrontEffect, PendingRequest, Resubmit, Resumed};
 use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::{ClientEvent, Mark, Pressure};
-use crate::peer::{LinkCloseReason, StepDownReason};
 use crate::replica::Applied;
 use crate::txn::Origin;
 use crate::wire::{ConnectRequest, RequestFrame};
@@ -300,20 +299,21 @@ impl Server {
         }
     }
 
-    /// Checks that a leader may propose. It resigns if the epoch is used up, and is about to if it
+    /// Checks that a leader may propose. It is about to resign if the epoch is used up, or if it
     /// hands over. A follower leaves this to its leader. Returns whether writes are still taken.
     fn ensure_room(&mut self, cx: &mut Cx<'_>) -> bool {
+        if let Role::Leading(leader) = &mut self.role
+            && !leader.hands_over()
+            && leader.proposer().is_none_or(|proposer| !proposer.has_room(cx))
+        {
+            let effect = leader.end_epoch(cx);
+            self.apply_leader_effect(effect, cx);
+        }
         if let Role::Leading(leader) = &self.role
             && leader.hands_over()
         {
             cx.mark(Mark::HandOverHeld);
             return false;
-        }
-        if let Role::Leading(leader) = &mut self.role
-            && leader.proposer().is_none_or(|proposer| !proposer.has_room(cx))
-        {
-            cx.mark(Mark::EpochUsedUp);
-            self.look(None, LinkCloseReason::Looks(StepDownReason::Epoch), cx);
         }
         self.serves()
     }

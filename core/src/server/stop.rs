@@ -29,8 +29,7 @@ impl Server {
         }
     }
 
-    /// The step may have committed the last proposal of a leader that is to stop, or whose disk is
-    /// slow.
+    /// The step may have committed the last proposal of a leader that is about to step down.
     pub(super) fn maybe_hand_over(&mut self, cx: &mut Cx<'_>) {
         let Role::Leading(leader) = &mut self.role else { return };
         let members = self.members.clone();
@@ -41,22 +40,23 @@ impl Server {
         }
     }
 
-    /// This server leads no longer. If it has left the voters, is to stop or has a slow disk, it
-    /// names the next leader, and votes for it.
+    /// This server leads no longer. If it has left the voters, is to stop, has a slow disk or has
+    /// used its epoch up, it names the next leader, and votes for it.
     pub(super) fn step_down(&mut self, why: StepDownReason, cx: &mut Cx<'_>) {
-        use StepDownReason::{Removed, SlowDisk, Stops};
-        let names = matches!(why, Stops | Removed | SlowDisk);
+        use StepDownReason::{Epoch, Removed, SlowDisk, Stops};
+        let names = matches!(why, Stops | Removed | SlowDisk | Epoch);
         let next = match &self.role {
-            Role::Leading(leader) if names => leader.name_next(&self.replica, cx),
+            Role::Leading(leader) if names => leader.name_next(why, &self.replica, cx),
             Role::Leading(_) | Role::Looking(_) | Role::Following(_) => None,
         };
         self.look_for(next, None, LinkCloseReason::Looks(why), cx);
     }
 
-    /// The leader has named `next`, and leads no longer.
+    /// The leader has named `next`, maybe itself, and leads no longer.
     pub(super) fn on_take_over(&mut self, next: Vote, cx: &mut Cx<'_>) {
         let why = LinkCloseReason::Looks(StepDownReason::HandedOver);
-        self.look_for(Some(next), self.leader(), why, cx);
+        let lost = self.leader().filter(|leader| *leader != next.candidate);
+        self.look_for(Some(next), lost, why, cx);
     }
 
     /// The next election. A server that is to stop casts no vote, so that nobody elects it or waits

@@ -1,4 +1,4 @@
-//! What a follower does when its leader names the next one and steps down.
+//! What a follower does when its leader names the next one, or itself, and steps down.
 //!
 //! Owns the conditions for believing it. Must not vote: `election` does.
 
@@ -18,9 +18,7 @@ impl Follower {
     ) -> FollowerEffect {
         let synced = matches!(self.phase, Phase::Synced { .. } | Phase::Following { .. });
         let ours = (replica.state().current_epoch, replica.log().appended());
-        let fits = (vote.epoch, vote.zxid) == ours
-            && vote.candidate != self.leader
-            && cx.voters.may_lead(vote.candidate);
+        let fits = (vote.epoch, vote.zxid) == ours && cx.voters.may_lead(vote.candidate);
         if !(synced && fits) {
             let what = FromLeader::TakeOver { vote }.to_string();
             return self.refuse(PeerMisbehaved::OutOfTurn(what), cx);

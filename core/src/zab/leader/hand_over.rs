@@ -1,10 +1,10 @@
 //! How a leader that is to stop, has lost its vote (RECONF-11), or has a slow disk hands leadership
-//! over.
+//! over, and how one whose epoch is used up begins the next one (ZAB-20).
 //!
 //! Owns when such a leader steps down, and which server it names. Must not decide the election: the
 //! name is a hint that makes the outcome of the usual rules quick.
 
-use super::{Leader, Learner};
+use super::{Leader, LeaderEffect, Learner};
 use crate::cx::Cx;
 use crate::ids::{Instant, ServerId, Zxid};
 use crate::io::Mark;
@@ -26,6 +26,21 @@ impl Leader {
             Some((by, why)) if *why == stops => *by = cx.now.mono,
             Some((_, why)) => *why = stops,
             None => self.hand_over(stops, cx),
+        }
+    }
+
+    /// The epoch has no zxid for the next proposal (ZAB-20). The leader first commits what it has
+    /// proposed, so that clients get their answers in this epoch, and then has itself elected for
+    /// the next one. Where no other server may lead, there is no wait.
+    pub(crate) fn end_epoch(&mut self, cx: &mut Cx<'_>) -> LeaderEffect {
+        cx.mark(Mark::EpochUsedUp);
+        if !self.hands_over() {
+            self.hand_over(StepDownReason::Epoch, cx);
+        }
+        if self.hands_over() {
+            LeaderEffect::None
+        } else {
+            LeaderEffect::StepDown(StepDownReason::Epoch)
         }
     }
 
@@ -71,7 +86,7 @@ impl Leader {
     ) -> Option<StepDownReason> {
         let (by, why) = self.hand_over_by?;
         let (committed, appended) = (replica.log().committed(), replica.log().appended());
-        let best = self.best_voter(cx).map(|(acked, _)| acked);
+        let best = self.next_leader(why, replica, cx).map(|(acked, _)| acked);
         if committed == appended && best >= Some(appended) {
             return Some(why);
         }
@@ -82,15 +97,20 @@ impl Leader {
         late.then_some(why)
     }
 
-    /// Names the server that is to lead next to all learners: the one that has acknowledged most,
-    /// if it has all that is committed. The caller steps down in the same step.
+    /// Names the server that is to lead next to all learners, if it has all that is committed. The
+    /// caller steps down in the same step.
     ///
     /// Each learner that is told has been sent the whole log before, so the vote for the named
     /// server is the one that this server will cast itself. Of servers that have acknowledged the
     /// same, the one with the highest id is named, because its vote is the best one.
-    pub(crate) fn name_next(&self, replica: &Replica, cx: &mut Cx<'_>) -> Option<Vote> {
+    pub(crate) fn name_next(
+        &self,
+        why: StepDownReason,
+        replica: &Replica,
+        cx: &mut Cx<'_>,
+    ) -> Option<Vote> {
         let committed = replica.log().committed();
-        let best = self.best_voter(cx).filter(|(acked, _)| *acked >= committed);
+        let best = self.next_leader(why, replica, cx).filter(|(acked, _)| *acked >= committed);
         let Some((_, candidate)) = best else {
             cx.mark(Mark::HandOverToNobody);
             return None;
@@ -106,8 +126,17 @@ impl Leader {
         Some(vote)
     }
 
-    /// The voter that may lead next: the zxid that it has acknowledged, and its id.
-    fn best_voter(&self, cx: &Cx<'_>) -> Option<(Zxid, ServerId)> {
+    /// The voter that is to lead next, and the zxid that it has acknowledged: this server for the
+    /// next epoch, else the learner that has acknowledged most.
+    fn next_leader(
+        &self,
+        why: StepDownReason,
+        replica: &Replica,
+        cx: &Cx<'_>,
+    ) -> Option<(Zxid, ServerId)> {
+        if why == StepDownReason::Epoch {
+            return Some((replica.log().durable(), cx.config.id()));
+        }
         let proposer = self.serving()?;
         let fit = |learner: &&Learner| learner.is_ready() && cx.voters.may_lead(learner.server);
         let learners = self.learners.values().filter(fit);

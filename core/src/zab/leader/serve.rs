@@ -37,8 +37,7 @@ impl Leader {
             if !room {
                 // Under the next leader the session is global; the client's server submits the
                 // write again.
-                cx.mark(Mark::EpochUsedUp);
-                return LeaderEffect::StepDown(StepDownReason::Epoch);
+                return self.end_epoch(cx);
             }
         }
         let reconfigures = matches!(write.request, Request::Reconfigure(_));
@@ -108,8 +107,7 @@ impl Leader {
         for (session, notice) in proposer.tracker.expire(now) {
             let Some(proposer) = self.proposer().filter(|proposer| proposer.has_room(cx)) else {
                 // The rest is not lost: the next leader tracks every session anew.
-                cx.mark(Mark::EpochUsedUp);
-                return LeaderEffect::StepDown(StepDownReason::Epoch);
+                return self.end_epoch(cx);
             };
             cx.mark(Mark::SessionExpired);
             cx.out.notices.push(notice);
@@ -142,7 +140,7 @@ impl Leader {
                 self.send(&entry, cx);
                 LeaderEffect::None
             }
-            Some(_) => LeaderEffect::StepDown(StepDownReason::Epoch),
+            Some(_) => self.end_epoch(cx),
             // No learner sends this before service begins, so there is nothing to answer.
             None => LeaderEffect::None,
         }
@@ -252,7 +250,7 @@ impl Leader {
             );
         };
         if !proposer.has_room(cx) {
-            return LeaderEffect::StepDown(StepDownReason::Epoch);
+            return self.end_epoch(cx);
         }
         proposer.tracker.touch(write.session, None, now);
         self.propose(write, replica, cx)
@@ -277,7 +275,7 @@ impl Leader {
             );
         };
         if !proposer.has_room(cx) {
-            return LeaderEffect::StepDown(StepDownReason::Epoch);
+            return self.end_epoch(cx);
         }
         let origin = Origin::handshake(server, conn);
         match self.resume_session(session, timeout_ms, origin, replica, cx) {

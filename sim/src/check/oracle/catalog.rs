@@ -261,8 +261,8 @@ impl Id {
             ),
             Id::Z28 => (
                 "Z28",
-                "a leader that is to stop proposes nothing more; it names a voter that has all it \
-                 has committed, and steps down",
+                "a leader that is to stop proposes nothing more, and names another server; who is \
+                 named has all that is committed, and the leader steps down",
             ),
             Id::T1 => {
                 ("T1", "at the same zxid every server holds the state of the reference model")

@@ -1,4 +1,5 @@
-//! Leaders that are to stop or have no vote any more: whom they name, and what they do until then.
+//! Leaders that are about to step down: whom they name, and what those that are to stop do until
+//! then.
 //!
 //! Owns which servers are to stop, and the votes that leaders have named. Must not judge the
 //! election that follows.
@@ -67,9 +68,9 @@ impl HandOvers {
         self.named.contains(&(vote.epoch, vote.zxid, vote.candidate))
     }
 
-    /// Z28, before the step's commands are noted: a leader that is to stop proposes nothing more.
-    /// It names a voter that has all of its committed history durably, at the end of its own log,
-    /// and then leads no longer.
+    /// Z28, before the step's commands are noted: a leader that is to stop proposes nothing more,
+    /// and names another server. Who is named is a voter that has all of the leader's committed
+    /// history durably, at the end of the leader's own log. The leader then leads no longer.
     pub(super) fn acted(
         &mut self,
         checks: &mut Checks,
@@ -97,7 +98,8 @@ impl HandOvers {
             let candidate = zab.servers.get(&vote.candidate);
             let durable = candidate.map(|server| server.disk_model.kept().end());
             let ours = (acts.status.current_epoch, acts.status.appended);
-            let fit = vote.candidate != id
+            // A leader whose epoch is used up names itself for the next one.
+            let fit = (vote.candidate != id || !self.stopping.contains(&id))
                 && zab.voters_of(id).may_lead(vote.candidate)
                 && (durable >= Some(acts.status.committed)
                     || self.takes_for_whole(zab, id, vote.candidate))

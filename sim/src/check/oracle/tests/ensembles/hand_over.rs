@@ -1,4 +1,4 @@
-//! Z28: leaders that are to stop.
+//! Z28: leaders that are about to step down.
 
 use zabkeeper_core::io::PeerCommand;
 use zabkeeper_core::peer::{FromLeader, PeerMessage, Vote};
@@ -46,6 +46,18 @@ fn z28_leader_names_a_server_that_lacks_its_log_and_keeps_its_disk() {
         }
         h.takes(S1, &Input::Stop);
         let commands = names(h, S3);
+        h.looks_and(S1, &commands);
+    });
+}
+
+/// One whose epoch is used up names itself.
+#[test]
+fn z28_leader_that_is_to_stop_names_itself() {
+    check_pair_of(3, "Z28", |h, violating| {
+        if violating {
+            h.takes(S1, &Input::Stop);
+        }
+        let commands = names(h, S1);
         h.looks_and(S1, &commands);
     });
 }
