@@ -79,6 +79,8 @@ impl HandOvers {
         acts: &Acts<'_>,
     ) -> Verdict {
         let leads = matches!(acts.status.mode, Mode::Leader | Mode::Standalone);
+        // A voter that is a quorum alone may be elected again in the same step.
+        let leads_on = leads && acts.status.serving;
         if self.handing_over.contains(&id) {
             let appends = |command: &&DiskCommand| matches!(command, DiskCommand::Append { .. });
             let proposal = acts.disk.iter().find(appends).filter(|_| zab.leads(id));
@@ -104,15 +106,15 @@ impl HandOvers {
                 && (durable >= Some(acts.status.committed)
                     || self.takes_for_whole(zab, id, vote.candidate))
                 && (vote.epoch, vote.zxid) == ours;
-            checks.check(Id::Z28, fit && !leads, || {
+            checks.check(Id::Z28, fit && !leads_on, || {
                 let Acts { status, .. } = acts;
                 let durable = durable.unwrap_or_default();
                 let committed = status.committed;
                 vec![
                     format!(
-                        "server {id} names {vote}, and is {:?} after that step; it has committed \
-                         {committed} of {}",
-                        status.mode, status.appended
+                        "server {id} names {vote}, and is {:?} after that step (serves: {}); it \
+                         has committed {committed} of {}",
+                        status.mode, status.serving, status.appended
                     ),
                     format!("the log of server {} is durable up to {durable}", vote.candidate),
                 ]

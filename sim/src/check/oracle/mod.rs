@@ -292,7 +292,8 @@ impl Oracles {
             }
             Observation::Serves { server, syncs, held } => {
                 self.zab.asks_anew(&mut self.checks, *server, *syncs)?;
-                progress::passes_nobody_over(&mut self.checks, *server, *held)
+                let used_up = self.zab.has_used_up(*server, self.model.rules().epoch_txns);
+                progress::passes_nobody_over(&mut self.checks, *server, *held, used_up)
             }
             Observation::Locals { server, sessions } => self.lists(*server, sessions),
             Observation::Answered { conn, answer } => {

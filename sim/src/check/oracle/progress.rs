@@ -81,9 +81,15 @@ struct Debt {
     took: Option<Instant>,
 }
 
-/// L13: when a server begins to serve, no handshake that arrived before waits any longer.
-pub(super) fn passes_nobody_over(checks: &mut Checks, id: ServerId, held: usize) -> Verdict {
-    checks.check(Id::L13, held == 0, || {
+/// L13: when a server begins to serve, no handshake that arrived before waits any longer. Where the
+/// handshakes of others have used the leader's epoch up, the rest waits for the next one.
+pub(super) fn passes_nobody_over(
+    checks: &mut Checks,
+    id: ServerId,
+    held: usize,
+    used_up: bool,
+) -> Verdict {
+    checks.check(Id::L13, held == 0 || used_up, || {
         vec![format!(
             "server {id} serves, and {held} clients that came before go on waiting for that"
         )]

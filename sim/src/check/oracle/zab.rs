@@ -160,6 +160,12 @@ impl Zab {
         Some(server.promises.epoch).filter(|epoch| *epoch > Epoch(0))
     }
 
+    /// Whether the server leads an epoch that has no zxid left, of `most` at most (zero: no bound).
+    pub(super) fn has_used_up(&self, id: ServerId, most: u32) -> bool {
+        let leads = |server: &&Server| server.leads && server.path().end().counter() >= most;
+        most > 0 && self.servers.get(&id).is_some_and(|server| leads(&server))
+    }
+
     /// The voters are replaced by these.
     pub(super) fn grown(&mut self, voters: &[ServerId]) {
         self.voters = Voters::of(voters.iter().copied());

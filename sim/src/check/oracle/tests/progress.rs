@@ -8,8 +8,9 @@ use zabkeeper_core::store::Entry;
 use zabkeeper_core::{ConnId, Input, Instant, LinkCloseReason, LinkId, ServerId, StepDownReason};
 
 use super::cast::link;
-use super::history::{History, check_pair_in_time, check_pair_of, create};
+use super::history::{History, check_pair_in_time, check_pair_of, check_pair_under, create};
 use super::outside::receives_from;
+use crate::check::model::Rules;
 use crate::check::observe::{Observation, Wait};
 
 const S1: ServerId = ServerId(1);
@@ -203,6 +204,18 @@ fn l13_handshake_from_before_the_service_stays_unanswered() {
         enters_again(h);
         h.joins(S3, S1);
         h.sees(Observation::Serves { server: S3, syncs: 0, held: usize::from(violating) });
+    });
+}
+
+/// The sessions of others have taken the zxids of the epoch.
+#[test]
+fn l13_handshake_waits_although_the_epoch_has_room() {
+    check_pair_under(&Rules { epoch_txns: 1, ..Rules::default() }, "L13", |h, violating| {
+        if !violating {
+            let entry = h.wants("/a");
+            h.logs(S1, &entry);
+        }
+        h.sees(Observation::Serves { server: S1, syncs: 0, held: 1 });
     });
 }
 
