@@ -61,7 +61,8 @@ impl Zxid {
     /// The zxid of an empty history, below every transaction's.
     pub const ZERO: Zxid = Zxid(0);
 
-    /// The zxid at which `epoch` begins: no transaction has it, but it is a valid last zxid.
+    /// The zxid at which `epoch` begins. Only the transaction that puts the first configuration
+    /// into the log may have it (RECONF-09), but it is always a valid last zxid.
     pub fn start_of(epoch: Epoch) -> Zxid {
         Zxid(u64::from(epoch.0) << 32)
     }
@@ -71,7 +72,7 @@ impl Zxid {
         Epoch((self.0 >> 32) as u32)
     }
 
-    /// Position within the epoch; the first transaction has counter 1.
+    /// Position within the epoch; see [`Zxid::start_of`] for counter 0.
     pub fn counter(self) -> u32 {
         (self.0 & 0xffff_ffff) as u32
     }

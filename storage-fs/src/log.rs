@@ -22,7 +22,7 @@ use crate::cut::{self, Cut};
 use crate::dir::{Dir, DirFile};
 use crate::error::StoreError;
 use crate::names::FileName;
-use crate::segment::{BatchBuffer, FIRST_BATCH, SegmentHeader, follows};
+use crate::segment::{BatchBuffer, FIRST_BATCH, SegmentHeader, begins_segment, follows};
 use crate::state::{Slot, StateFile};
 use crate::vfs::Vfs;
 
@@ -133,6 +133,10 @@ impl<V: Vfs> LogLane<V> {
                         "transaction {} appended after {previous}",
                         entry.zxid
                     );
+                    if begins_segment(entry.zxid) {
+                        self.flush()?;
+                        self.active = None;
+                    }
                     self.buffer.push(entry);
                     if self.buffer.size() >= BATCH_LIMIT {
                         self.flush()?;

@@ -14,9 +14,12 @@ use zabkeeper_core::{EpochIndex, Zxid};
 use crate::block::{self, BLOCK_END, Kind};
 
 /// Magic and versions of a segment's header block.
-pub(crate) const KIND: Kind = Kind { magic: *b"zabk-log", version: 2, oldest: 1 };
+pub(crate) const KIND: Kind = Kind { magic: *b"zabk-log", version: 3, oldest: 1 };
 /// The first version whose batches end with [`END_MARK`].
 const MARKED: u32 = 2;
+/// The version of segments whose first transaction has counter 0. Readers of the earlier versions
+/// would take it for the end of the log, and serve without the rest.
+const BEGINS_EPOCH: u32 = 3;
 /// Offset of the first batch.
 pub(crate) const FIRST_BATCH: u64 = BLOCK_END;
 /// Bytes of a batch before its payload.
@@ -67,9 +70,11 @@ pub(crate) struct BatchHeader {
 }
 
 impl SegmentHeader {
-    /// The header of a new segment, in the current version.
+    /// The header of a new segment, in the lowest version that its content needs, so that an
+    /// earlier release can read it.
     pub(crate) fn new(store_id: u64, first: Zxid, after: Zxid) -> SegmentHeader {
-        SegmentHeader { version: KIND.version, store_id, first, after }
+        let version = if begins_segment(first) { BEGINS_EPOCH } else { MARKED };
+        SegmentHeader { version, store_id, first, after }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -77,7 +82,7 @@ impl SegmentHeader {
         content[..8].copy_from_slice(&self.store_id.to_le_bytes());
         content[8..16].copy_from_slice(&self.first.0.to_le_bytes());
         content[16..].copy_from_slice(&self.after.0.to_le_bytes());
-        KIND.seal(&content)
+        Kind { version: self.version, ..KIND }.seal(&content)
     }
 
     pub(crate) fn decode(version: u32, content: &[u8]) -> SegmentHeader {
@@ -244,8 +249,13 @@ fn batch_size(version: u32, length: u64) -> u64 {
     marked.next_multiple_of(ALIGN as u64)
 }
 
+/// Does a segment begin with this transaction, wherever the one before it ends?
+pub(crate) fn begins_segment(zxid: Zxid) -> bool {
+    zxid.counter() == 0
+}
+
 /// May `next` directly follow `previous` in the log? The counter rises by one within an epoch, and
-/// begins at 1 in a new epoch.
+/// begins at 1 in a new epoch, or at 0.
 pub(crate) fn follows(previous: Zxid, next: Zxid) -> bool {
     EpochIndex::after(previous).may_follow(next)
 }

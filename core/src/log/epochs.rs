@@ -3,9 +3,10 @@
 //! Owns the spans of a log and the search for the last position that another log can share. Must
 //! not know servers.
 //!
-//! Within an epoch, the one leader assigns counters without gaps, beginning at 1, and a server that
-//! has a transaction of an epoch has all earlier ones. So a log has one span per epoch, and two
-//! logs that both contain a zxid agree up to that zxid.
+//! Within an epoch, the one leader assigns counters without gaps, beginning at 1, or at 0 in the
+//! epoch that puts the first configuration into the log. A server that has a transaction of an
+//! epoch has all earlier ones. So a log has one span per epoch, and two logs that both contain a
+//! zxid agree up to that zxid.
 
 use serde::{Deserialize, Serialize};
 
@@ -50,11 +51,11 @@ impl EpochIndex {
     }
 
     /// May a transaction with this zxid come next? True for the successor in the same epoch, and
-    /// for counter 1 of a later epoch.
+    /// for counter 1 of a later epoch, or its counter 0, which a first configuration has.
     pub fn may_follow(&self, zxid: Zxid) -> bool {
         let end = self.end();
         let next = end.epoch() == zxid.epoch() && end.next() == Some(zxid);
-        next || (zxid.epoch() > end.epoch() && zxid.counter() == 1)
+        next || (zxid.epoch() > end.epoch() && zxid.counter() <= 1)
     }
 
     /// Appends the next transaction.

@@ -399,7 +399,7 @@ fn files_of_another_store_are_refused() {
 fn files_of_a_later_version_are_refused() {
     let sample = sample();
     for (name, at, known) in
-        [("state", 4096, 3), (sample.segments[2], 0, 2), (sample.snapshots[1], 0, 2)]
+        [("state", 4096, 3), (sample.segments[2], 0, 3), (sample.snapshots[1], 0, 2)]
     {
         let found: u32 = known + 1;
         let result = sample.after(name, |bytes| {

@@ -49,6 +49,27 @@ fn file_formats_are_unchanged() {
     insta::assert_snapshot!(dump);
 }
 
+/// 0.2.0 reads version 2 only, and takes a transaction with counter 0 for the end of the log.
+#[test]
+fn only_a_segment_that_begins_with_counter_0_has_version_3() {
+    let dir = MemDir::new();
+    let mut store = reopen(&dir).expect("a new store");
+    let append = |epoch, counter| {
+        let zxid = Zxid(Zxid::start_of(Epoch(epoch)).0 + counter);
+        DiskCommand::Append { id: WriteId(1), entry: Entry { zxid, bytes: Bytes::new() } }
+    };
+    let commands = [append(5, 1), append(6, 0), append(6, 1), append(7, 1)];
+    store.log.run(&commands).expect("nothing is in the way");
+    drop(store);
+    let segments = dir.contents().into_iter().filter(|(name, _)| name.starts_with("log."));
+    let versions: Vec<_> = segments.map(|(name, bytes)| (name, bytes[8])).collect();
+    let expected = [("log.0000000500000001", 2), ("log.0000000600000000", 3)];
+    assert_eq!(versions, expected.map(|(name, version)| (name.to_owned(), version)));
+    let recovered = reopen(&dir).expect("it is sound").recovered;
+    let zxids: Vec<_> = recovered.entries.iter().map(|entry| entry.zxid.0).collect();
+    assert_eq!(zxids, [5 << 32 | 1, 6 << 32, 6 << 32 | 1, 7 << 32 | 1]);
+}
+
 #[test]
 fn state_file_version_1_is_read_and_rewritten_as_version_3() {
     let state = postcard::to_allocvec(&(Epoch(6), Epoch(5), Zxid::ZERO)).expect("it encodes");

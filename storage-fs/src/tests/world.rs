@@ -137,7 +137,8 @@ impl Model {
         let zxid = if last.epoch() == Epoch(self.epoch) {
             last.next().expect("room")
         } else {
-            Zxid::start_of(Epoch(self.epoch)).next().expect("room")
+            let start = Zxid::start_of(Epoch(self.epoch));
+            if self.rng.below(4) == 0 { start } else { start.next().expect("room") }
         };
         // Mostly small, sometimes spanning sectors, rarely larger than a segment.
         let length = match self.rng.below(40) {

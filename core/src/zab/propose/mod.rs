@@ -357,9 +357,12 @@ impl Proposer {
         cx: &mut Cx<'_>,
     ) -> Option<Entry> {
         let membership = replica.membership().filter(|membership| !membership.is_established())?;
-        let zxid = self.take_zxid(cx);
+        let start = Zxid::start_of(self.last_proposed.epoch());
+        // As in ZooKeeper, a client's first write has counter 1 although the configuration comes
+        // before it.
+        let zxid = if self.last_proposed == start { start } else { self.take_zxid(cx) };
         self.reconfigured_at = Some(cx.now.mono);
-        let config = membership.active().clone().at(Zxid::start_of(zxid.epoch())).to_string();
+        let config = membership.active().clone().at(start).to_string();
         let (session, time, op) = (SessionId(0), cx.now.wall, TxnOp::Reconfig { config });
         Some(replica.append(Txn { zxid, session, time, origin: None, op }, cx))
     }

@@ -25,8 +25,9 @@ pub(super) struct View {
     pub(super) decided: bool,
     /// When its leader began to serve with a quorum.
     pub(super) established: Option<Instant>,
-    /// By counter, beginning with 1.
+    /// By counter, beginning with `first`.
     proposals: Vec<Proposal>,
+    first: u32,
 }
 
 /// A leader's log has become the initial history of an epoch.
@@ -105,14 +106,19 @@ impl Epochs {
 
     /// The transaction with this zxid, if it was proposed.
     pub(super) fn proposal(&self, zxid: Zxid) -> Option<&Proposal> {
-        let index = usize::try_from(zxid.counter()).ok()?.checked_sub(1)?;
-        self.0.get(&zxid.epoch())?.proposals.get(index)
+        let view = self.0.get(&zxid.epoch())?;
+        let index = zxid.counter().checked_sub(view.first)?;
+        view.proposals.get(usize::try_from(index).ok()?)
     }
 
     /// Adds the next transaction of its epoch.
     pub(super) fn propose(&mut self, entry: &Entry, when: Proposed) {
         let view = self.of_mut(entry.zxid.epoch());
+        let counter = entry.zxid.counter();
+        if view.proposals.is_empty() {
+            view.first = counter;
+        }
+        assert_eq!(view.proposals.len() as u64, u64::from(counter - view.first), "checked before");
         view.proposals.push(Proposal { bytes: entry.bytes.clone(), when });
-        assert_eq!(view.proposals.len() as u64, u64::from(entry.zxid.counter()), "checked before");
     }
 }

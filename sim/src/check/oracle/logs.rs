@@ -88,7 +88,8 @@ impl Zab {
             vec![format!("server {id} proposes {zxid} after {end}")]
         })?;
         let committed = self.committed.before_epoch(epoch);
-        checks.check(Id::Z7, zxid.counter() > 1 || server.path().contains(committed), || {
+        let first = end.epoch() < epoch;
+        checks.check(Id::Z7, !first || server.path().contains(committed), || {
             vec![format!("server {id} proposes {zxid} after {end}, and lacks {committed}")]
         })?;
         let view = self.epochs.of(epoch).expect("it has a leader");
@@ -121,7 +122,7 @@ impl Zab {
             vec![format!("server {id} logs {zxid} after {end}")]
         })?;
         let initial = self.epochs.initial(zxid.epoch()).map(Path::end);
-        let follows = zxid.counter() > 1 || initial == Some(end);
+        let follows = end.epoch() == zxid.epoch() || initial == Some(end);
         checks.check(Id::Z10, follows, || {
             vec![format!(
                 "server {id} logs {zxid} after {end}; epoch {} began after {}, and all its \
