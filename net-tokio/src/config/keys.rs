@@ -163,6 +163,7 @@ const KEYS: &[(&str, Kind)] = &[
     ("syncEnabled", Same("observers keep logs and snapshots, and come back with them")),
     ("syncLimit", Line),
     ("tcpKeepAlive", Same(PROBES)),
+    ("testingonly.initialZxid", Property),
     ("throttled_op_wait_time", Property),
     ("tickTime", Line),
     ("txnLogSizeLimitInKb", Property),

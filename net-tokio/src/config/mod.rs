@@ -287,6 +287,20 @@ fn client_address(
     Ok((line_host, line_port))
 }
 
+/// ZAB-20: in tests, ZooKeeper begins each epoch at this counter, so that it is soon used up. Here
+/// counters begin at 1, and epochs end after as many transactions.
+fn shorten_epochs(keys: &mut Properties, core: &mut Config) -> Result<(), BadSetting> {
+    let entry = keys.entry("testingonly.initialZxid").cloned();
+    let most = i64::from(core.limits.epoch_txns);
+    let hint = "a counter, such as 4294967280 for 14 transactions per epoch";
+    let first = keys.number("testingonly.initialZxid", 0..=most - 5, hint)?;
+    if let (Some(first), Some(entry)) = (first, entry) {
+        core.limits.epoch_txns = fit(most - first);
+        keys.warn(&entry, &format!("for tests: an epoch has {} transactions", most - first));
+    }
+    Ok(())
+}
+
 /// Reads the file with the members that `dynamicConfigFile` names, if there is one. Returns the
 /// version in its name; zero without one (RECONF-14).
 fn dynamic_file(
@@ -376,6 +390,7 @@ fn core_config(
     }
     core.limits.snapshot_size_factor =
         snapshot_size_factor(keys, core.limits.snapshot_size_factor)?;
+    shorten_epochs(keys, &mut core)?;
     // CONF-40.
     core.limits.prefer_snapshots = keys.switch("forceSnapshotSync", TRUE_FALSE)?.unwrap_or(false);
     let retained = keys.entry("autopurge.snapRetainCount").cloned();

@@ -179,6 +179,19 @@ fn whitelist_of_four_letter_commands() {
     check("4lw.commands.whitelist=srvr,*", show, "All");
 }
 
+/// ZAB-20.
+#[test]
+fn initial_zxid_of_tests_shortens_epochs() {
+    let show = |s: &Settings| s.core.limits.epoch_txns.to_string();
+    check("", show, "4294967294");
+    let shown = "zoo.cfg:3: zookeeper.testingonly.initialZxid=4294967280: for tests: an epoch has \
+                 14 transactions\n14";
+    check("zookeeper.testingonly.initialZxid=4294967280", show, shown);
+    let wrong = "zoo.cfg:3: testingonly.initialZxid=4294967290: out of range 0 to 4294967289; use \
+                 a counter, such as 4294967280 for 14 transactions per epoch";
+    check("testingonly.initialZxid=4294967290", show, wrong);
+}
+
 /// CONF-39.
 #[test]
 fn leader_serves_unless_the_file_says_no() {
