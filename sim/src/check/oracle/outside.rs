@@ -173,10 +173,14 @@ impl Outside {
         if peers.iter().any(no_room) {
             self.resting.insert(id, now.after(tick * REST_TICKS));
         }
-        if status.mode != Mode::Leader {
-            self.outrun.remove(&id);
-        }
-        if let Some(Outrun { by, promised, epoch, since }) = self.outrun.get(&id).copied() {
+        // A voter that is a quorum alone may be elected again in the step in which it steps down
+        // (seed 0x281130d7 of the swarm at ea2c0cd, at a fork).
+        let leads_on = |outrun: &Outrun| {
+            status.mode == Mode::Leader && status.accepted_epoch < outrun.promised
+        };
+        if let Some(outrun) = self.outrun.remove(&id).filter(leads_on) {
+            self.outrun.insert(id, outrun);
+            let Outrun { by, promised, epoch, since } = outrun;
             checks.check(Id::Z26, now.since(since.max(awake)) <= GIVE_WAY, || {
                 vec![format!(
                     "server {id} leads epoch {epoch} on, and was notified at {since} that server \

@@ -270,7 +270,9 @@ impl Zab {
     pub(super) fn role(&mut self, id: ServerId, status: &Status, at: Instant) -> bool {
         let leads = matches!(status.mode, Mode::Leader | Mode::Standalone);
         let server = self.server(id);
-        if leads && !server.leads {
+        // A voter that is a quorum alone may be elected again in the step in which it steps down.
+        let again = server.serves && !status.serving;
+        if leads && (!server.leads || again) {
             server.leads_since = at;
             server.promises = Promises::default();
             server.confirmed.clear();
