@@ -20,18 +20,9 @@
 //! completions and events come in the order in which the server sent them (CLIENT-12); a step
 //! cannot fail; no bytes from a server make it panic; equal seeds and inputs give equal effects.
 
-mod chroot;
-mod config;
-mod connect;
-mod io;
-mod kept;
-mod rng;
-mod servers;
-mod serving;
 mod session;
-mod watches;
 
-pub use config::Config;
-pub use connect::{ConnectString, ConnectStringError, ServerAddr};
-pub use io::{CallId, Disconnect, Done, Effect, Failure, Input, LinkId, Outbox, State};
-pub use session::Session;
+pub use session::{
+    CallId, Config, ConnectString, ConnectStringError, Disconnect, Done, Effect, Failure, Input,
+    LinkId, Outbox, ServerAddr, Session, State,
+};

@@ -4,7 +4,7 @@
 
 use zabkeeper_core::wire::{MultiResult, ReplyBody, Request};
 
-use crate::connect::ConnectString;
+use super::connect::ConnectString;
 
 /// The request with paths as the server knows them; `None` if a path is relative and would leave
 /// the chroot.

@@ -10,11 +10,11 @@ use std::time::Duration;
 use zabkeeper_core::wire::{ConnectRequest, Password, Request, Secret, SetWatches};
 use zabkeeper_core::{Instant, SessionId, Zxid};
 
-use crate::config::Config;
-use crate::io::{CallId, Disconnect, Effect, Failure, LinkId, Outbox};
-use crate::rng::Rng;
-use crate::servers::Servers;
-use crate::watches::Watches;
+use super::config::Config;
+use super::io::{CallId, Disconnect, Effect, Failure, LinkId, Outbox};
+use super::rng::Rng;
+use super::servers::Servers;
+use super::watches::Watches;
 
 /// Upper bound of the ping interval, for any session timeout (CLIENT-05).
 const PING_MAX: Duration = Duration::from_secs(10);

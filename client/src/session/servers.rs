@@ -2,7 +2,7 @@
 //!
 //! Owns the order and the rounds. Must not connect.
 
-use crate::rng::Rng;
+use super::rng::Rng;
 
 /// The servers of a connect string, shuffled once, so that clients spread over the ensemble.
 #[derive(Clone, Debug)]

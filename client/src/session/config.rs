@@ -7,7 +7,7 @@ use std::time::Duration;
 use zabkeeper_core::SessionId;
 use zabkeeper_core::wire::{MAX_FRAME_DEFAULT, Password};
 
-use crate::connect::ConnectString;
+use super::connect::ConnectString;
 
 /// Settings of a [`Session`](crate::Session).
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -3,15 +3,25 @@
 //! Owns the phase; no other file changes it. Must not know the protocol after the handshake:
 //! `serving` does.
 
+mod chroot;
+mod config;
+mod connect;
+mod io;
+mod kept;
+mod rng;
+mod servers;
+mod serving;
+mod watches;
+
 use bytes::BytesMut;
 use zabkeeper_core::wire::{ConnectResponse, Password, Request, ServerFrames};
 use zabkeeper_core::{Instant, SessionId, Zxid};
 
-use crate::chroot;
-use crate::config::Config;
-use crate::io::{CallId, Disconnect, Effect, Failure, Input, LinkId, Outbox, State};
-use crate::kept::SessionState;
-use crate::serving::{End, Flow, REPLY_BYTES_MAX, Serving};
+pub use self::config::Config;
+pub use self::connect::{ConnectString, ConnectStringError, ServerAddr};
+pub use self::io::{CallId, Disconnect, Done, Effect, Failure, Input, LinkId, Outbox, State};
+use self::kept::SessionState;
+use self::serving::{End, Flow, REPLY_BYTES_MAX, Serving};
 
 /// One client's session, from the first connection attempt to its end.
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use zabkeeper_core::wire::{
 };
 use zabkeeper_core::{ErrorCode, Instant, Zxid};
 
-use crate::chroot;
-use crate::io::{CallId, Disconnect, Done, Effect, Failure, LinkId, Outbox, State};
-use crate::kept::{Credential, SessionState};
-use crate::watches::Change;
+use super::chroot;
+use super::io::{CallId, Disconnect, Done, Effect, Failure, LinkId, Outbox, State};
+use super::kept::{Credential, SessionState};
+use super::watches::Change;
 
 /// Largest accepted frame of a server, bytes. `jute.maxbuffer` does not limit replies, and a node
 /// may have a million children; but an invalid length must not exhaust the memory.
