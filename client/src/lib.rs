@@ -1,7 +1,41 @@
-//! A client's session with a ZooKeeper ensemble, without sockets, clocks or threads.
+//! A client for Zabkeeper and Apache ZooKeeper: a handle whose operations are futures, recipes such
+//! as locks and elections, and below them a session without sockets, clocks or threads.
 //!
-//! A [`Session`] is a state machine like the server's core: it takes one [`Input`] at a time and
-//! appends effects to an [`Outbox`]. The loop of every host:
+//! ```no_run
+//! use zabkeeper_client::Client;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+//! let client = Client::connect("zk1:2181,zk2:2181,zk3:2181/chroot").await?;
+//! let (data, stat) = client.get("/settings").await?;
+//! println!("version {} has {} bytes", stat.version, data.len());
+//! # Ok(()) }
+//! ```
+//!
+//! # Sessions
+//! A [`Client`] is a handle of one session; clones share it. The session survives lost connections
+//! and servers: the driver connects to another server, sets watches again, and repeats credentials.
+//! It ends when the program closes it or drops the last handle, or when the servers have not heard
+//! of it for the session timeout. Then its ephemeral nodes are deleted, all operations fail with a
+//! fatal error, and the program connects a new client. [`Client::states`] tells of each change.
+//!
+//! # Errors
+//! Each [`Error`] names the operation and its path, and has one of three classes ([`ErrorClass`]):
+//! the operation's own, such as a node that is absent; recoverable, when an answer was lost and
+//! nobody knows whether the write was made; and fatal, when the session has ended. The recipes
+//! handle recoverable errors themselves.
+//!
+//! # Order
+//! An operation is queued when its method is called, before its future is polled first; servers
+//! carry the operations of a session out in that order. So requests are pipelined by calling
+//! several methods before awaiting the futures. Dropping a future does not withdraw its operation.
+//!
+//! # Runtimes
+//! `Client::connect` (feature `tokio`, on by default) spawns a [`Driver`] on tokio. Any other
+//! runtime needs an implementation of [`Runtime`]: connect, sleep, and a clock.
+//!
+//! # The session as a state machine
+//! A [`Session`] takes one [`Input`] at a time and appends effects to an [`Outbox`], like the
+//! server's core. The loop of every host:
 //!
 //! ```text
 //! collect inputs                        outcomes of dials, received bytes, calls, the deadline
@@ -11,7 +45,8 @@
 //! ```
 //!
 //! A host must pass received bytes before a timeout that is due at the same time: otherwise, after
-//! a delay of the host, the session would take a responsive server for a silent one.
+//! a delay of the host, the session would take a responsive server for a silent one. An [`Engine`]
+//! is a session with a handle: its host passes what handles ask for, too.
 //!
 //! Of the core, the session uses only the wire format, the ids and the error codes, so it works
 //! with Apache ZooKeeper servers, too.
@@ -20,9 +55,25 @@
 //! completions and events come in the order in which the server sent them (CLIENT-12); a step
 //! cannot fail; no bytes from a server make it panic; equal seeds and inputs give equal effects.
 
+mod error;
+mod handle;
+mod runtime;
 mod session;
+#[cfg(feature = "tokio")]
+mod tokio;
 
+pub use error::{Error, ErrorClass};
+pub use handle::{
+    Call, Client, CreateMode, CreateOptions, Engine, Multi, MultiError, MultiOutcome, OneshotWatch,
+    WatchStream,
+};
+pub use runtime::{Driver, Runtime};
 pub use session::{
     CallId, Config, ConnectString, ConnectStringError, Disconnect, Done, Effect, Failure, Input,
     LinkId, Outbox, ServerAddr, Session, State,
 };
+#[cfg(feature = "tokio")]
+pub use tokio::ClientBuilder;
+/// What requests, replies and events carry.
+pub use zabkeeper_core::wire::{Acl, AddWatchMode, EventType, Id, Perms, Stat, WatchEvent};
+pub use zabkeeper_core::{ErrorCode, Instant, SessionId, Zxid};

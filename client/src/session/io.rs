@@ -117,6 +117,16 @@ pub enum State {
     Closed,
 }
 
+impl State {
+    /// Has the session ended?
+    pub fn is_final(self) -> bool {
+        match self {
+            State::Connecting | State::Connected => false,
+            State::Expired | State::AuthFailed | State::Closed => true,
+        }
+    }
+}
+
 /// The result of a successful call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Done {
@@ -151,6 +161,14 @@ pub enum Failure {
     RelativePath,
     /// The request is one that only the session itself sends.
     NotACall,
+    /// No reply came within the handle's request timeout; the server may still execute the call
+    /// (CLIENT-14). The session itself never reports this.
+    TimedOut,
+    /// A stream of watch events was not read, and is full. The session itself never reports this.
+    Lagged,
+    /// The reply has another form than the operation expects. The session itself never reports
+    /// this.
+    OtherReply,
 }
 
 /// Why a connection, or the attempt to establish one, ended.
@@ -283,6 +301,13 @@ impl fmt::Display for Failure {
             Failure::NotACall => {
                 write!(f, "ping, setWatches and closeSession are made by the session itself")
             }
+            Failure::TimedOut => {
+                write!(f, "no answer within the request timeout; the call may be carried out yet")
+            }
+            Failure::Lagged => {
+                write!(f, "too many unread events; set the watch again, and read the nodes anew")
+            }
+            Failure::OtherReply => write!(f, "the server's reply has another form; report a bug"),
         }
     }
 }

@@ -16,6 +16,7 @@ mod faults;
 mod four_letter;
 mod grow;
 mod hand_over;
+mod handle;
 mod harness;
 mod hostile_peers;
 mod identity;

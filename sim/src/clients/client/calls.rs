@@ -217,7 +217,11 @@ impl Client {
                 | Failure::Full
                 | Failure::TooLarge
                 | Failure::RelativePath
-                | Failure::NotACall,
+                | Failure::NotACall
+                // The handle's, which this client has not.
+                | Failure::TimedOut
+                | Failure::Lagged
+                | Failure::OtherReply,
             ) => CallOutcome::Over,
         };
         self.jot(|| Word::Answered(result.clone()));

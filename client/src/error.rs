@@ -1,0 +1,99 @@
+//! Why an operation of the handle failed, in three classes (CLIENT-11).
+//!
+//! Owns the classes and the words for users. Must not decide when an operation fails: the session
+//! and the engine do.
+
+use std::fmt;
+
+use zabkeeper_core::ErrorCode;
+
+use crate::session::Failure;
+
+/// An operation of a [`Client`](crate::Client) has failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error {
+    operation: &'static str,
+    path: String,
+    failure: Failure,
+}
+
+/// What an error means for the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorClass {
+    /// The request is at fault, or what it found: `NoNode`, `BadVersion`, a path without a slash.
+    /// Nothing has changed, and the session goes on.
+    Operation,
+    /// The answer was lost or is late: whether a write was carried out is unknown. The session goes
+    /// on. Repeat what may be done twice; for the rest, look first.
+    Recoverable,
+    /// The session has ended, and its ephemeral nodes are gone or going. All other operations of
+    /// this client fail, too: connect a new one.
+    Fatal,
+}
+
+impl Error {
+    pub(crate) fn new(operation: &'static str, path: String, failure: Failure) -> Error {
+        Error { operation, path, failure }
+    }
+
+    /// The operation, as ZooKeeper's command line names it: `create`, `get`.
+    pub fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// The path of the operation; empty for operations without one.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Why it failed.
+    pub fn failure(&self) -> Failure {
+        self.failure
+    }
+
+    /// What the error means for the program.
+    pub fn class(&self) -> ErrorClass {
+        match self.failure {
+            Failure::ConnectionLoss | Failure::TimedOut => ErrorClass::Recoverable,
+            Failure::SessionExpired
+            | Failure::AuthFailed
+            | Failure::Closed
+            | Failure::Code(
+                ErrorCode::SessionExpired | ErrorCode::AuthFailed | ErrorCode::SchemeRequired,
+            ) => ErrorClass::Fatal,
+            Failure::Code(_)
+            | Failure::UnknownCode(_)
+            | Failure::Full
+            | Failure::TooLarge
+            | Failure::RelativePath
+            | Failure::NotACall
+            | Failure::Lagged
+            | Failure::OtherReply => ErrorClass::Operation,
+        }
+    }
+
+    /// Is it unknown whether the operation was carried out, while the session goes on?
+    pub fn is_recoverable(&self) -> bool {
+        self.class() == ErrorClass::Recoverable
+    }
+
+    /// Has the session ended?
+    pub fn is_fatal(&self) -> bool {
+        self.class() == ErrorClass::Fatal
+    }
+
+    /// Has the server answered with this code?
+    pub fn is(&self, code: ErrorCode) -> bool {
+        self.failure == Failure::Code(code)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Error { operation, path, failure } = self;
+        let space = if path.is_empty() { "" } else { " " };
+        write!(f, "{operation}{space}{path}: {failure}")
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,275 @@
+//! The half of a client that answers the handle: it owns the session and everybody who waits.
+//!
+//! Owns calls, watches, timers and state streams. Must not do I/O: a driver passes it inputs and
+//! carries out the effects that it leaves, as for a bare session. The driver for tokio and the
+//! simulator use the same engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::channel::{mpsc, oneshot};
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, Stream};
+use zabkeeper_core::wire::{AddWatchMode, Request, WatcherType};
+use zabkeeper_core::{ErrorCode, Instant};
+
+use super::Client;
+use super::view::View;
+use super::watch::{Wanted, Watch, Watchers};
+use crate::session::{CallId, Config, Done, Effect, Failure, Input, Outbox, Session, State};
+
+/// Commands that are taken before the engine lets the driver write to its socket.
+const COMMANDS_AT_ONCE: usize = 256;
+
+/// What a handle asks of the engine.
+pub(super) enum Command {
+    /// A request, and who waits for the reply.
+    Call { request: Request, wanted: Option<Wanted>, reply: oneshot::Sender<Answer> },
+    /// Completes after this time.
+    Sleep(Duration, oneshot::Sender<()>),
+    /// Wants every later state.
+    States(mpsc::UnboundedSender<State>),
+    /// Polls this future until it ends.
+    Detach(Detached),
+    /// Closes the session.
+    Close,
+}
+
+/// What a dropped guard has still to do.
+pub(super) type Detached = BoxFuture<'static, ()>;
+
+/// The answer to a call: the reply, and the watch if one was wanted and is set.
+pub(super) type Answer = (Result<Done, Failure>, Option<Watch>);
+
+#[derive(Debug)]
+struct Waiter {
+    reply: oneshot::Sender<Answer>,
+    /// The path and the kind of the watch that it wants.
+    wanted: Option<(String, Wanted)>,
+    deadline: Option<Instant>,
+}
+
+/// See the module. The driver's loop, besides the rules of [`Session`]:
+///
+/// ```text
+/// poll_commands(now, cx, out)     when woken: takes what handles have asked for
+/// step(now, input, out)           each outcome of a dial, received bytes, the deadline
+/// carry out the effects           dial, send, hang up; the engine has taken all others
+/// end when is_over()
+/// ```
+#[derive(Debug)]
+pub struct Engine {
+    session: Session,
+    commands: mpsc::UnboundedReceiver<Command>,
+    calls: BTreeMap<CallId, Waiter>,
+    last_call: u64,
+    /// When calls time out.
+    deadlines: BTreeSet<(Instant, CallId)>,
+    request_timeout: Option<Duration>,
+    sleepers: BTreeMap<(Instant, u64), oneshot::Sender<()>>,
+    last_sleeper: u64,
+    watchers: Watchers,
+    states: Vec<mpsc::UnboundedSender<State>>,
+    detached: FuturesUnordered<Detached>,
+    view: Arc<View>,
+    /// Effects of the session that the engine has not handled yet.
+    scratch: Outbox,
+}
+
+impl Engine {
+    /// A new session and the first handle of it. `seed` determines the order of servers, the delays
+    /// and the ids of [`Client::unique_id`]: no two clients may have the same.
+    pub fn new(config: Config, seed: u128) -> (Client, Engine) {
+        let (sender, commands) = mpsc::unbounded();
+        let view = Arc::new(View::new(seed));
+        let client = Client::new(sender, view.clone());
+        let engine = Engine {
+            session: Session::new(config, view.session_seed()),
+            commands,
+            calls: BTreeMap::new(),
+            last_call: 0,
+            deadlines: BTreeSet::new(),
+            request_timeout: None,
+            sleepers: BTreeMap::new(),
+            last_sleeper: 0,
+            watchers: Watchers::new(),
+            states: Vec::new(),
+            detached: FuturesUnordered::new(),
+            view,
+            scratch: Outbox::default(),
+        };
+        (client, engine)
+    }
+
+    /// Calls without an answer after this time fail with [`Failure::TimedOut`], from the moment on
+    /// at which the engine takes them (CLIENT-14). Default `None`: they wait for the session.
+    pub fn with_request_timeout(mut self, timeout: Option<Duration>) -> Engine {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Has the session ended, and does everybody know?
+    pub fn is_over(&self) -> bool {
+        self.session.next_deadline().is_none()
+    }
+
+    /// When the next [`Input::Timeout`] is due; `None` once the session is over.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let session = self.session.next_deadline()?;
+        let calls = self.deadlines.first().map(|(at, _)| *at);
+        let sleepers = self.sleepers.first_key_value().map(|((at, _), _)| *at);
+        calls.into_iter().chain(sleepers).chain([session]).min()
+    }
+
+    /// Handles one input of the driver. `now` must not go back.
+    pub fn step(&mut self, now: Instant, input: Input, out: &mut Outbox) {
+        if input == Input::Timeout {
+            self.wake_sleepers(now);
+            self.time_calls_out(now);
+        }
+        self.pass(now, input, out);
+    }
+
+    /// Takes what the handles have asked for, some hundred commands at most; `Pending` if there was
+    /// nothing. Without handles the session is closed.
+    pub fn poll_commands(
+        &mut self,
+        now: Instant,
+        cx: &mut Context<'_>,
+        out: &mut Outbox,
+    ) -> Poll<()> {
+        let mut any = false;
+        while let Poll::Ready(Some(())) = Pin::new(&mut self.detached).poll_next(cx) {
+            any = true;
+        }
+        for _ in 0..COMMANDS_AT_ONCE {
+            if self.is_over() {
+                break;
+            }
+            let command = match Pin::new(&mut self.commands).poll_next(cx) {
+                Poll::Ready(command) => command.unwrap_or(Command::Close),
+                Poll::Pending => match self.watchers.poll_removed(cx) {
+                    Poll::Ready((path, mode)) => unwatch(path, mode),
+                    Poll::Pending => break,
+                },
+            };
+            any = true;
+            let closes = matches!(command, Command::Close);
+            self.obey(now, command, out);
+            if closes {
+                break;
+            }
+        }
+        if any { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn obey(&mut self, now: Instant, command: Command, out: &mut Outbox) {
+        match command {
+            Command::Call { request, wanted, reply } => {
+                self.last_call += 1;
+                let call = CallId(self.last_call);
+                let wanted = wanted.zip(path_of(&request)).map(|(wanted, path)| (path, wanted));
+                let deadline = self.request_timeout.map(|timeout| now.after(timeout));
+                self.deadlines.extend(deadline.map(|at| (at, call)));
+                self.calls.insert(call, Waiter { reply, wanted, deadline });
+                self.pass(now, Input::Submit(call, request), out);
+            }
+            Command::Sleep(time, sleeper) => {
+                self.last_sleeper += 1;
+                self.sleepers.insert((now.after(time), self.last_sleeper), sleeper);
+            }
+            Command::States(states) => self.states.push(states),
+            Command::Detach(future) => self.detached.push(future),
+            Command::Close => self.pass(now, Input::Close, out),
+        }
+    }
+
+    /// Steps the session, and handles the effects that are not for the driver.
+    fn pass(&mut self, now: Instant, input: Input, out: &mut Outbox) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.session.step(now, input, &mut scratch);
+        self.view.note(&self.session);
+        for effect in scratch.effects.drain(..) {
+            match effect {
+                Effect::Dial { .. } | Effect::Send { .. } | Effect::HangUp { .. } => {
+                    out.effects.push(effect);
+                }
+                Effect::Completed(call, result) => self.complete(call, result),
+                Effect::Event(event) => self.watchers.fire(&event),
+                Effect::State(state) => self.tell(state),
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    fn complete(&mut self, call: CallId, result: Result<Done, Failure>) {
+        // A call that has timed out has no waiter any more.
+        let Some(Waiter { reply, wanted, deadline }) = self.calls.remove(&call) else { return };
+        if let Some(deadline) = deadline {
+            self.deadlines.remove(&(deadline, call));
+        }
+        let absent = result == Err(Failure::Code(ErrorCode::NoNode));
+        let is_set =
+            |wanted: &(String, Wanted)| result.is_ok() || absent && wanted.1 == Wanted::Exists;
+        let watch = wanted.filter(is_set).map(|(path, wanted)| self.watchers.add(&path, wanted));
+        // Who has dropped the future does not want the answer. Its watch, if any, is removed.
+        let _ = reply.send((result, watch));
+    }
+
+    fn tell(&mut self, state: State) {
+        self.states.retain(|states| states.unbounded_send(state).is_ok());
+        let why = match state {
+            State::Connecting | State::Connected => return,
+            State::Expired => Failure::SessionExpired,
+            State::AuthFailed => Failure::AuthFailed,
+            State::Closed => Failure::Closed,
+        };
+        self.watchers.end_all(why);
+        self.states.clear();
+    }
+
+    fn wake_sleepers(&mut self, now: Instant) {
+        while let Some(entry) = self.sleepers.first_entry().filter(|entry| entry.key().0 <= now) {
+            let _ = entry.remove().send(());
+        }
+    }
+
+    fn time_calls_out(&mut self, now: Instant) {
+        while let Some((at, call)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+            self.deadlines.remove(&(at, call));
+            if let Some(waiter) = self.calls.remove(&call) {
+                let _ = waiter.reply.send((Err(Failure::TimedOut), None));
+            }
+        }
+    }
+}
+
+/// The removal of a watch that nobody reads any more.
+fn unwatch(path: String, mode: AddWatchMode) -> Command {
+    let kind = match mode {
+        AddWatchMode::Persistent => WatcherType::Persistent,
+        AddWatchMode::PersistentRecursive => WatcherType::PersistentRecursive,
+    };
+    let request = Request::Watches { path, kind, remove: true };
+    Command::Call { request, wanted: None, reply: oneshot::channel().0 }
+}
+
+fn path_of(request: &Request) -> Option<String> {
+    if let Request::GetData { path, .. }
+    | Request::Exists { path, .. }
+    | Request::GetChildren { path, .. }
+    | Request::AddWatch { path, .. } = request
+    {
+        Some(path.clone())
+    } else {
+        None
+    }
+}

@@ -1,0 +1,60 @@
+//! What every handle may read at any time, without asking the engine.
+//!
+//! Owns these values and the ids that handles hand out. Must not change the session.
+
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+
+use zabkeeper_core::SessionId;
+
+use crate::session::{Session, State};
+
+/// See the module. The engine writes, handles read; each value stands for itself.
+#[derive(Debug)]
+pub(super) struct View {
+    state: AtomicU8,
+    session: AtomicI64,
+    seed: u128,
+    last_id: AtomicU64,
+}
+
+const STATES: [State; 5] =
+    [State::Connecting, State::Connected, State::Expired, State::AuthFailed, State::Closed];
+
+impl View {
+    pub(super) fn new(seed: u128) -> View {
+        View {
+            state: AtomicU8::new(0),
+            session: AtomicI64::new(0),
+            seed,
+            last_id: AtomicU64::new(0),
+        }
+    }
+
+    /// The half of the seed that the session gets.
+    pub(super) fn session_seed(&self) -> u64 {
+        u64::try_from(self.seed >> 64).expect("half of the bits")
+    }
+
+    pub(super) fn note(&self, session: &Session) {
+        let state = session.state();
+        let code = STATES.iter().position(|known| *known == state).unwrap_or_default();
+        self.state.store(u8::try_from(code).expect("five states"), Ordering::Release);
+        self.session.store(session.id().0, Ordering::Release);
+    }
+
+    /// The driver is gone, so the session is left to expire.
+    pub(super) fn state(&self) -> State {
+        STATES[usize::from(self.state.load(Ordering::Acquire))]
+    }
+
+    pub(super) fn session(&self) -> SessionId {
+        SessionId(self.session.load(Ordering::Acquire))
+    }
+
+    /// An id that no other client and no other call has got, if seeds are different.
+    pub(super) fn unique_id(&self) -> u128 {
+        let number = u128::from(self.last_id.fetch_add(1, Ordering::Relaxed)) + 1;
+        // An odd factor is a bijection: ids of one client differ, and those of two are unrelated.
+        self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+    }
+}

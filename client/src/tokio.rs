@@ -1,0 +1,167 @@
+//! The driver on tokio: sockets, its timers and its tasks.
+//!
+//! Owns nothing but the calls of tokio. Must not decide anything.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
+use tokio::net::TcpStream;
+use zabkeeper_core::Instant;
+
+use crate::error::Error;
+use crate::handle::{Client, Engine};
+use crate::runtime::{Driver, Runtime};
+use crate::session::{Config, ConnectString, ServerAddr};
+
+/// Session timeout of [`Client::connect`], ms: that of ZooKeeper's command line.
+const SESSION_TIMEOUT_MS: i32 = 30_000;
+
+/// How to connect; see [`Client::builder`].
+#[derive(Clone, Debug)]
+pub struct ClientBuilder {
+    config: Config,
+    request_timeout: Option<Duration>,
+}
+
+impl Client {
+    /// Connects to an ensemble, `host:port,host:port[/chroot]`, and waits until a server has
+    /// accepted the session. Its driver runs as a task of the present tokio runtime.
+    ///
+    /// # Errors
+    /// An invalid connect string. While no server can be reached this waits, as ZooKeeper's clients
+    /// do: bound it with `tokio::time::timeout`.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn connect(
+        servers: &str,
+    ) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
+        let servers: ConnectString = servers.parse()?;
+        Ok(Client::builder(servers).connect().await?)
+    }
+
+    /// Settings for a connection to these servers.
+    pub fn builder(servers: ConnectString) -> ClientBuilder {
+        let config = Config::new(servers, SESSION_TIMEOUT_MS);
+        ClientBuilder { config, request_timeout: None }
+    }
+}
+
+impl ClientBuilder {
+    /// The requested session timeout; default 30 s. The server grants the nearest allowed value.
+    pub fn session_timeout(mut self, timeout: Duration) -> ClientBuilder {
+        self.config.session_timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        self
+    }
+
+    /// After which time without an answer an operation fails (CLIENT-14); default `None`.
+    pub fn request_timeout(mut self, timeout: impl Into<Option<Duration>>) -> ClientBuilder {
+        self.request_timeout = timeout.into();
+        self
+    }
+
+    /// All settings of the session.
+    pub fn config(mut self, change: impl FnOnce(&mut Config)) -> ClientBuilder {
+        change(&mut self.config);
+        self
+    }
+
+    /// Spawns the driver and returns the handle at once; operations wait for a connection.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, or if the system gives no random numbers.
+    pub fn spawn(self) -> Client {
+        let mut seed = [0; 16];
+        getrandom::fill(&mut seed).expect("the system gives random numbers");
+        let servers = self.config.servers.clone();
+        let (client, engine) = Engine::new(self.config, u128::from_le_bytes(seed));
+        let engine = engine.with_request_timeout(self.request_timeout);
+        tokio::spawn(Driver::new(engine, servers, TokioRuntime::new()));
+        client
+    }
+
+    /// [`ClientBuilder::spawn`], and waits until a server has accepted the session.
+    ///
+    /// # Errors
+    /// The session has ended, such as one that was to be resumed.
+    ///
+    /// # Panics
+    /// As [`ClientBuilder::spawn`].
+    pub async fn connect(self) -> Result<Client, Error> {
+        let client = self.spawn();
+        client.connected().await?;
+        Ok(client)
+    }
+}
+
+/// Sockets and timers of tokio.
+struct TokioRuntime {
+    began: tokio::time::Instant,
+}
+
+impl TokioRuntime {
+    fn new() -> TokioRuntime {
+        TokioRuntime { began: tokio::time::Instant::now() }
+    }
+}
+
+impl Runtime for TokioRuntime {
+    type Connection = Tcp;
+    type Connect = Pin<Box<dyn Future<Output = io::Result<Tcp>> + Send>>;
+    type Sleep = tokio::time::Sleep;
+
+    fn connect(&self, server: &ServerAddr) -> Self::Connect {
+        let ServerAddr { host, port } = server.clone();
+        Box::pin(async move {
+            let stream = TcpStream::connect((host, port)).await?;
+            stream.set_nodelay(true)?;
+            Ok(Tcp(stream))
+        })
+    }
+
+    fn now(&self) -> Instant {
+        Instant::default().after(self.began.elapsed())
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> tokio::time::Sleep {
+        tokio::time::sleep_until(self.began + deadline.since(Instant::default()))
+    }
+}
+
+/// A TCP connection with the traits of `futures`.
+struct Tcp(TcpStream);
+
+impl AsyncRead for Tcp {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut read = ReadBuf::new(buffer);
+        std::task::ready!(Pin::new(&mut self.0).poll_read(cx, &mut read))?;
+        Poll::Ready(Ok(read.filled().len()))
+    }
+}
+
+impl AsyncWrite for Tcp {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

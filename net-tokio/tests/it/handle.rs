@@ -1,0 +1,177 @@
+//! Our own client against the real server: the handle and its watches.
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::join_all;
+use tempfile::tempdir;
+use zabkeeper_client::{
+    AddWatchMode, Client, CreateMode, ErrorClass, ErrorCode, EventType, Failure, Multi,
+    MultiOutcome, State,
+};
+
+use crate::harness::{PATIENCE, Server, free_port};
+
+fn block_on(test: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("starts");
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, test).await.expect("takes no more than its time");
+    });
+}
+
+fn check<F: Future<Output = ()>>(test: impl FnOnce(Server) -> F) {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "tickTime=500\n");
+    block_on(test(server));
+}
+
+async fn connect(server: &Server) -> Client {
+    Client::connect(&server.address()).await.expect("connects")
+}
+
+#[test]
+fn operations_have_typed_results_and_errors() {
+    check(async |server| {
+        let client = connect(&server).await;
+        assert_eq!(client.create("/a", "one", CreateMode::Persistent).await.unwrap(), "/a");
+        let (data, stat) = client.get("/a").await.unwrap();
+        assert_eq!((&data[..], stat.version), (&b"one"[..], 0));
+        assert_eq!(client.set("/a", "two", 0).await.unwrap().version, 1);
+        let stale = client.set("/a", "three", 0).await.unwrap_err();
+        assert!(stale.is(ErrorCode::BadVersion), "{stale}");
+        assert_eq!((stale.class(), stale.path()), (ErrorClass::Operation, "/a"));
+        assert_eq!(stale.to_string(), "set /a: BadVersion(-103)");
+        let child = client.create("/a/s-", "", CreateMode::EphemeralSequential).await.unwrap();
+        assert_eq!(child, "/a/s-0000000000");
+        assert_eq!(client.children("/a").await.unwrap().0, ["s-0000000000"]);
+        assert_eq!(client.ephemerals("/").await.unwrap(), [&*child]);
+        assert_eq!(client.all_children_number("/a").await.unwrap(), 1);
+        assert!(client.delete("/a", None).await.unwrap_err().is(ErrorCode::NotEmpty));
+        client.delete(child, None).await.unwrap();
+        assert!(client.exists("/b").await.unwrap().is_none());
+        assert_eq!(client.acl("/a").await.unwrap().0[0].scheme, "world");
+        client.sync("/").await.unwrap();
+        client.add_auth("digest", "user:secret").await.unwrap();
+        assert!(client.who_am_i().await.unwrap().iter().any(|id| id.scheme == "digest"));
+        client.close().await;
+        assert_eq!(client.state(), State::Closed);
+        let after = client.exists("/a").await.unwrap_err();
+        assert_eq!((after.class(), after.failure()), (ErrorClass::Fatal, Failure::Closed));
+    });
+}
+
+#[test]
+fn transaction_is_made_as_a_whole_or_names_what_failed() {
+    check(async |server| {
+        let client = connect(&server).await;
+        let both = Multi::new().create("/m", "", CreateMode::Persistent).create(
+            "/m/n",
+            "x",
+            CreateMode::PersistentSequential,
+        );
+        let outcomes = client.multi(both).await.unwrap().unwrap();
+        let created = |outcome: &MultiOutcome| {
+            let MultiOutcome::Created(path, _) = outcome else { return None };
+            Some(path.clone())
+        };
+        let paths: Vec<_> = outcomes.iter().filter_map(created).collect();
+        assert_eq!(paths, ["/m", "/m/n0000000000"]);
+        let failing = Multi::new().set("/m", "new", None).check("/m", 7).delete("/m", None);
+        let error = client.multi(failing).await.unwrap().unwrap_err();
+        assert_eq!((error.operation, error.code), (1, ErrorCode::BadVersion));
+        assert_eq!(client.get("/m").await.unwrap().1.version, 0);
+    });
+}
+
+#[test]
+fn operations_are_made_in_the_order_of_their_calls_whenever_they_are_polled() {
+    check(async |server| {
+        let client = connect(&server).await;
+        let create = client.create("/o", "", CreateMode::Persistent);
+        let sets: Vec<_> = (0..100).map(|n: u32| client.set("/o", n.to_string(), None)).collect();
+        let get = client.get("/o");
+        let (data, stat) = get.await.unwrap();
+        assert_eq!((&data[..], stat.version), (&b"99"[..], 100));
+        let versions = join_all(sets.into_iter().rev()).await;
+        assert!(versions.into_iter().map(|stat| stat.unwrap().version).eq((1..=100).rev()));
+        create.await.unwrap();
+    });
+}
+
+#[test]
+fn watches_are_futures_and_streams() {
+    check(async |server| {
+        let (watching, acting) = (connect(&server).await, connect(&server).await);
+        let (stat, created) = watching.exists_and_watch("/w").await.unwrap();
+        assert!(stat.is_none());
+        let mut all = watching.watch("/w", AddWatchMode::PersistentRecursive).await.unwrap();
+        acting.create("/w", "", CreateMode::Persistent).await.unwrap();
+        assert_eq!(created.await.unwrap().event, EventType::NodeCreated);
+        let (_, _, children) = watching.children_and_watch("/w").await.unwrap();
+        let (_, _, data) = watching.get_and_watch("/w").await.unwrap();
+        acting.create("/w/c", "", CreateMode::Persistent).await.unwrap();
+        acting.set("/w", "1", None).await.unwrap();
+        assert_eq!(children.await.unwrap().event, EventType::NodeChildrenChanged);
+        assert_eq!(data.await.unwrap().event, EventType::NodeDataChanged);
+        acting.delete("/w/c", None).await.unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            let event = all.next().await.unwrap().unwrap();
+            seen.push(format!("{:?} {}", event.event, event.path));
+        }
+        let expected =
+            ["NodeCreated /w", "NodeCreated /w/c", "NodeDataChanged /w", "NodeDeleted /w/c"];
+        assert_eq!(seen, expected);
+        drop(all);
+        watching.sync("/").await.unwrap();
+        acting.set("/w", "2", None).await.unwrap();
+        let mut again = watching.watch("/w", AddWatchMode::Persistent).await.unwrap();
+        watching.close().await;
+        assert!(again.next().await.unwrap().unwrap_err().is_fatal());
+        assert!(again.next().await.is_none());
+    });
+}
+
+#[test]
+fn session_and_watches_survive_a_restart_of_the_server() {
+    let dir = tempdir().expect("creates");
+    let port = free_port();
+    let server = Server::start_on(port, dir.path(), "");
+    block_on(async {
+        let client = Client::connect(&server.address()).await.unwrap();
+        let id = client.session_id();
+        client.create("/e", "", CreateMode::Ephemeral).await.unwrap();
+        let mut states = client.states();
+        let mut events = client.watch("/e", AddWatchMode::Persistent).await.unwrap();
+        server.kill();
+        assert_eq!(states.next().await, Some(State::Connecting));
+        let lost = client.set("/e", "", None).await.unwrap_err();
+        assert!(lost.is_recoverable(), "{lost}");
+        let server = Server::start_on(port, dir.path(), "");
+        client.connected().await.unwrap();
+        assert_eq!((states.next().await, client.session_id()), (Some(State::Connected), id));
+        client.set("/e", "later", None).await.unwrap();
+        assert_eq!(events.next().await.unwrap().unwrap().event, EventType::NodeDataChanged);
+        drop(server);
+    });
+}
+
+#[test]
+fn call_without_an_answer_times_out() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "");
+    block_on(async {
+        let servers = server.address().parse().unwrap();
+        let builder = Client::builder(servers).request_timeout(Duration::from_millis(200));
+        let client = builder.connect().await.unwrap();
+        client.create("/t", "", CreateMode::Persistent).await.unwrap();
+        server.signal("STOP");
+        let late = client.set("/t", "", None).await.unwrap_err();
+        assert_eq!((late.failure(), late.class()), (Failure::TimedOut, ErrorClass::Recoverable));
+        server.signal("CONT");
+        client.sync("/").await.unwrap();
+        assert_eq!(client.get("/t").await.unwrap().1.version, 1);
+    });
+}
