@@ -2,12 +2,13 @@
 //! as locks and elections, and below them a session without sockets, clocks or threads.
 //!
 //! ```no_run
-//! use zabkeeper_client::Client;
+//! use zabkeeper_client::{Client, recipes::Lock};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //! let client = Client::connect("zk1:2181,zk2:2181,zk3:2181/chroot").await?;
-//! let (data, stat) = client.get("/settings").await?;
-//! println!("version {} has {} bytes", stat.version, data.len());
+//! let guard = Lock::new(&client, "/locks/printer").acquire().await?;
+//! println!("this holder's fencing token is {}", guard.token());
+//! guard.release().await?;
 //! # Ok(()) }
 //! ```
 //!
@@ -57,6 +58,7 @@
 
 mod error;
 mod handle;
+pub mod recipes;
 mod runtime;
 mod session;
 #[cfg(feature = "tokio")]

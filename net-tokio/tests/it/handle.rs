@@ -1,11 +1,12 @@
-//! Our own client against the real server: the handle and its watches.
+//! Our own client against the real server: the handle, its watches, and the recipes.
 
 use std::future::Future;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::future::join_all;
+use futures::future::{join_all, poll_immediate};
+use futures::{FutureExt, StreamExt};
 use tempfile::tempdir;
+use zabkeeper_client::recipes::{Election, Lock};
 use zabkeeper_client::{
     AddWatchMode, Client, CreateMode, ErrorClass, ErrorCode, EventType, Failure, Multi,
     MultiOutcome, State,
@@ -173,5 +174,78 @@ fn call_without_an_answer_times_out() {
         server.signal("CONT");
         client.sync("/").await.unwrap();
         assert_eq!(client.get("/t").await.unwrap().1.version, 1);
+    });
+}
+
+/// RECIPE-07: fair, by the predecessor, with tokens that rise.
+#[test]
+fn lock_passes_from_holder_to_holder_in_order() {
+    check(async |server| {
+        let clients = join_all((0..4).map(|_| connect(&server))).await;
+        let locks: Vec<_> = clients.iter().map(|client| Lock::new(client, "/locks/l")).collect();
+        let mut held = locks[0].acquire().await.unwrap();
+        let mut waiting: Vec<_> = Vec::new();
+        for lock in &locks[1..] {
+            let mut acquire = Box::pin(lock.acquire());
+            assert!(poll_immediate(&mut acquire).await.is_none());
+            // Its node is created before the next one asks.
+            let count = waiting.len() + 2;
+            while clients[0].children("/locks/l").await.unwrap().0.len() < count {
+                assert!(poll_immediate(&mut acquire).await.is_none());
+            }
+            waiting.push(acquire);
+        }
+        assert!(locks[3].acquire_within(Duration::from_millis(20)).await.unwrap().is_none());
+        for acquire in waiting {
+            let token = held.token();
+            let lost = held.lost().now_or_never();
+            assert!(lost.is_none());
+            held.release().await.unwrap();
+            held = acquire.await.unwrap();
+            assert!(held.token() > token);
+        }
+        drop(held);
+        let again = locks[0].acquire_within(Duration::from_secs(5)).await.unwrap();
+        assert!(again.is_some(), "a dropped guard releases the lock");
+    });
+}
+
+#[test]
+fn dropped_acquisition_leaves_no_node_and_an_ended_session_loses_the_lock() {
+    check(async |server| {
+        let (one, two) = (connect(&server).await, connect(&server).await);
+        let held = Lock::new(&one, "/l").acquire().await.unwrap();
+        let other = Lock::new(&two, "/l").with_data("two");
+        {
+            let mut acquire = Box::pin(other.acquire());
+            assert!(poll_immediate(&mut acquire).await.is_none());
+        }
+        while one.children("/l").await.unwrap().0.len() != 1 {}
+        let acquire = other.acquire();
+        let closes = async {
+            one.close().await;
+            held.lost().await;
+        };
+        let (guard, ()) = futures::join!(acquire, closes);
+        let guard = guard.unwrap();
+        assert_eq!(&two.get(guard.path()).await.unwrap().0[..], b"two");
+        // An operator takes the lock away.
+        two.delete(guard.path(), None).await.unwrap();
+        guard.lost().await;
+        guard.release().await.unwrap();
+    });
+}
+
+/// RECIPE-12.
+#[test]
+fn next_one_leads_when_the_leader_resigns() {
+    check(async |server| {
+        let (one, two) = (connect(&server).await, connect(&server).await);
+        let first = Election::new(&one, "/e", "one").lead().await.unwrap();
+        let election = Election::new(&two, "/e", "two");
+        let epoch = first.epoch();
+        let (second, resigned) = futures::join!(election.lead(), first.resign());
+        resigned.unwrap();
+        assert!(second.unwrap().epoch() > epoch);
     });
 }

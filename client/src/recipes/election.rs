@@ -1,0 +1,85 @@
+//! Leader election (RECIPE-12).
+//!
+//! Owns what a leader and a candidate may do. Must not decide whose turn it is: `protected` does.
+
+use zabkeeper_core::Zxid;
+
+use super::protected::ProtectedNode;
+use crate::error::Error;
+use crate::handle::Client;
+
+/// Prefix of the nodes, as in Curator's `LeaderLatch`.
+const PREFIX: &str = "latch-";
+
+/// An election among the sessions that take part in it: the first one leads until it resigns or its
+/// session ends, then the next one in the order in which they came.
+///
+/// # What it promises
+/// While the servers know the leader's session, nobody else leads. A leader that goes wakes its
+/// successor alone.
+///
+/// # What it does not promise
+/// As with a [`Lock`](super::Lock), a leader whose process stands still may take itself for the
+/// leader after its session has expired. Resources that must obey one leader only check the
+/// [epoch](Leadership::epoch), which rises from leader to leader.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// use zabkeeper_client::{Client, recipes::Election};
+/// let client = Client::connect("127.0.0.1:2181").await?;
+/// let leadership = Election::new(&client, "/scheduler/leader", "host-7:9000").lead().await?;
+/// // Work as the leader until this completes.
+/// leadership.lost().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Election {
+    client: Client,
+    path: String,
+    name: Vec<u8>,
+}
+
+/// A session leads. Dropping it resigns.
+#[derive(Debug)]
+pub struct Leadership {
+    node: ProtectedNode,
+}
+
+impl Election {
+    /// The election of this path, in which this session takes part under this name.
+    pub fn new(client: &Client, path: impl Into<String>, name: impl Into<Vec<u8>>) -> Election {
+        Election { client: client.clone(), path: path.into(), name: name.into() }
+    }
+
+    /// Takes part, and waits until this session leads. Dropping the future leaves the election.
+    ///
+    /// # Errors
+    /// Those of [`Lock::acquire`](super::Lock::acquire).
+    pub async fn lead(&self) -> Result<Leadership, Error> {
+        let mut node = ProtectedNode::new(&self.client, &self.path, PREFIX);
+        node.create(&self.name).await?;
+        node.first("elect").await?;
+        Ok(Leadership { node })
+    }
+}
+
+impl Leadership {
+    /// The number of this leadership, which rises from leader to leader: the zxid at which this
+    /// session came.
+    pub fn epoch(&self) -> Zxid {
+        self.node.zxid()
+    }
+
+    /// Completes when the leadership is lost; see [`LockGuard::lost`](super::LockGuard::lost).
+    pub async fn lost(&self) {
+        let _ = self.node.gone().await;
+    }
+
+    /// Resigns and waits until the servers know.
+    ///
+    /// # Errors
+    /// Fatal ones: the session has ended, and the leadership with it.
+    pub async fn resign(self) -> Result<(), Error> {
+        self.node.delete().await
+    }
+}

@@ -1,0 +1,121 @@
+//! A fair lock (RECIPE-07).
+//!
+//! Owns what a holder and a waiter may do. Must not decide whose turn it is: `protected` does.
+
+use std::time::Duration;
+
+use zabkeeper_core::Zxid;
+
+use super::protected::ProtectedNode;
+use crate::error::Error;
+use crate::handle::Client;
+
+/// Prefix of the nodes, as in Curator's `InterProcessMutex`.
+const PREFIX: &str = "lock-";
+
+/// A lock that one session at a time holds, in the order in which they asked for it.
+///
+/// # What it promises
+/// While the servers know the holder's session, no other session gets the lock. Who waits is woken
+/// alone, by the one before it. A lost reply or a dropped future leaves no node behind that would
+/// block the others for longer than the session lives.
+///
+/// # What it does not promise
+/// That the holder *knows* in time when it has lost the lock: its process may stand still while the
+/// session expires, and go on afterwards. No lock in the world can promise that. So a resource that
+/// must not be changed by two holders checks the [token](LockGuard::token) of each request and
+/// refuses a lower one than it has seen; tokens rise from holder to holder.
+///
+/// When the connection is lost the lock is still held, as long as the session lives; waiting goes
+/// on after the reconnection. When the session expires, [`LockGuard::lost`] completes, and waiting
+/// fails with a fatal error.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// use zabkeeper_client::{Client, recipes::Lock};
+/// let client = Client::connect("127.0.0.1:2181").await?;
+/// let guard = Lock::new(&client, "/locks/printer").acquire().await?;
+/// println!("printing with token {}", guard.token());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Lock {
+    client: Client,
+    path: String,
+    data: Vec<u8>,
+}
+
+/// A lock that is held. Dropping it releases the lock; [`LockGuard::release`] also waits for that.
+#[derive(Debug)]
+pub struct LockGuard {
+    node: ProtectedNode,
+}
+
+impl Lock {
+    /// The lock of this path. Its node, and those above it, are created when needed, as containers.
+    pub fn new(client: &Client, path: impl Into<String>) -> Lock {
+        Lock { client: client.clone(), path: path.into(), data: Vec::new() }
+    }
+
+    /// The same, with this text in the nodes of those that hold it or wait, for operators.
+    pub fn with_data(mut self, data: impl Into<Vec<u8>>) -> Lock {
+        self.data = data.into();
+        self
+    }
+
+    /// Waits until the lock is held. Dropping the future gives the place in the queue up.
+    ///
+    /// # Errors
+    /// Fatal ones when the session ends; `NoAuth`; `NoNode` if somebody else has deleted the place
+    /// in the queue. Lost connections are waited out.
+    pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        let mut node = ProtectedNode::new(&self.client, &self.path, PREFIX);
+        node.create(&self.data).await?;
+        node.first("lock").await?;
+        Ok(LockGuard { node })
+    }
+
+    /// [`Lock::acquire`] for at most this time, by the driver's clock; `None` if others hold the
+    /// lock until then. A time of zero takes a lock that is free.
+    ///
+    /// # Errors
+    /// Those of [`Lock::acquire`].
+    pub async fn acquire_within(&self, time: Duration) -> Result<Option<LockGuard>, Error> {
+        let mut node = ProtectedNode::new(&self.client, &self.path, PREFIX);
+        node.create(&self.data).await?;
+        if node.first_within("lock", time).await? {
+            return Ok(Some(LockGuard { node }));
+        }
+        node.delete().await?;
+        Ok(None)
+    }
+}
+
+impl LockGuard {
+    /// The fencing token: the zxid at which this holder has taken its place. Each later holder has
+    /// a higher one, also after the lock's node was deleted and created again.
+    pub fn token(&self) -> Zxid {
+        self.node.zxid()
+    }
+
+    /// The path of the holder's node.
+    pub fn path(&self) -> String {
+        self.node.path()
+    }
+
+    /// Completes when the lock is lost: somebody has deleted the node, or the session has ended. It
+    /// cannot complete while the process stands still; see [`Lock`].
+    pub async fn lost(&self) {
+        // An error means that the session has ended.
+        let _ = self.node.gone().await;
+    }
+
+    /// Releases the lock and waits until the servers have done so.
+    ///
+    /// # Errors
+    /// Fatal ones: the session has ended, and the lock with it.
+    pub async fn release(self) -> Result<(), Error> {
+        self.node.delete().await
+    }
+}

@@ -1,0 +1,51 @@
+//! Recipes: what programs build with a coordination service, each with its promises.
+//!
+//! Owns the recipes. Must not use anything but the handle's operations, so that they run with every
+//! runtime, and in the simulator.
+//!
+//! All names of nodes are those of Apache Curator, so that its clients and these share a lock or an
+//! election.
+
+mod election;
+mod lock;
+mod protected;
+
+pub use election::{Election, Leadership};
+pub use lock::{Lock, LockGuard};
+
+use crate::error::Error;
+use crate::handle::{Client, CreateMode};
+use crate::session::Failure;
+use zabkeeper_core::ErrorCode;
+
+/// Creates a node for the children of a recipe, and those above it, as containers: servers delete
+/// them when they have had no children for a while.
+async fn create_parents(client: &Client, path: &str) -> Result<(), Error> {
+    let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+    for end in ends {
+        match retried(client, || client.create(&path[..end], "", CreateMode::Container)).await {
+            Err(error) if !error.is(ErrorCode::NodeExists) => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Repeats an operation that may be made twice until its result is known.
+async fn retried<T, F>(client: &Client, operation: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    loop {
+        match operation().await {
+            Err(error) if error.is_recoverable() => client.connected().await?,
+            result => return result,
+        }
+    }
+}
+
+/// The node of a recipe has gone although its session lives: an operator, or another program, has
+/// deleted it.
+fn gone(operation: &'static str, path: &str) -> Error {
+    Error::new(operation, path.to_owned(), Failure::Code(ErrorCode::NoNode))
+}

@@ -1,0 +1,207 @@
+//! An ephemeral sequential node that is never lost sight of (RECIPE-07, RECIPE-08).
+//!
+//! Owns its creation, its place among its siblings, and its deletion, also when a reply is lost or
+//! a future is dropped. Must not know what the place is good for.
+//!
+//! The name of the node is `_c_GUID-PREFIX0000000007`. After a lost reply the GUID tells whether
+//! the node exists: a server that serves the session on a new connection has applied everything
+//! that the session wrote on the old one, and the leader refuses what is still under way from
+//! there.
+
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use zabkeeper_core::{ErrorCode, Zxid};
+
+use super::{create_parents, gone, retried};
+use crate::error::Error;
+use crate::handle::{Client, CreateMode};
+
+/// See the module. Dropping it deletes the node.
+#[derive(Debug)]
+pub(super) struct ProtectedNode {
+    client: Client,
+    parent: String,
+    guid: String,
+    prefix: &'static str,
+    /// The name of the node and the zxid of its creation, once known.
+    created: Option<(String, Zxid)>,
+}
+
+impl ProtectedNode {
+    /// A node that does not exist yet.
+    pub(super) fn new(client: &Client, parent: &str, prefix: &'static str) -> ProtectedNode {
+        let id = client.unique_id();
+        let guid = [&id[..8], &id[8..12], &id[12..16], &id[16..20], &id[20..]].join("-");
+        let (client, parent) = (client.clone(), parent.to_owned());
+        ProtectedNode { client, parent, guid, prefix, created: None }
+    }
+
+    /// Creates the node, and the nodes above it, unless a lost reply hides that it exists.
+    pub(super) async fn create(&mut self, data: &[u8]) -> Result<(), Error> {
+        let path = self.path_of(&format!("_c_{}-{}", self.guid, self.prefix));
+        while self.created.is_none() {
+            let (data, mode) = (data.to_vec(), CreateMode::EphemeralSequential);
+            match self.client.create_with_stat(&path, data, mode).await {
+                Ok((path, stat)) => {
+                    let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+                    self.created = Some((name, stat.czxid));
+                }
+                Err(error) if error.is(ErrorCode::NoNode) => {
+                    create_parents(&self.client, &self.parent).await?;
+                }
+                Err(error) if error.is_recoverable() => {
+                    self.client.connected().await?;
+                    self.find().await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for the node after a lost reply.
+    async fn find(&mut self) -> Result<(), Error> {
+        let names = match retried(&self.client, || self.client.children(&self.parent)).await {
+            Ok((names, _)) => names,
+            Err(error) if error.is(ErrorCode::NoNode) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let Some(name) = names.into_iter().find(|name| name.contains(&self.guid)) else {
+            return Ok(());
+        };
+        let path = self.path_of(&name);
+        if let Some(stat) = retried(&self.client, || self.client.exists(&path)).await? {
+            self.created = Some((name, stat.czxid));
+        }
+        Ok(())
+    }
+
+    /// The zxid of the node's creation.
+    ///
+    /// # Panics
+    /// Before [`ProtectedNode::create`] has returned `Ok`.
+    pub(super) fn zxid(&self) -> Zxid {
+        self.created.as_ref().expect("the node is created").1
+    }
+
+    /// The path of the node.
+    ///
+    /// # Panics
+    /// Before [`ProtectedNode::create`] has returned `Ok`.
+    pub(super) fn path(&self) -> String {
+        self.path_of(&self.created.as_ref().expect("the node is created").0)
+    }
+
+    /// Waits until no sibling with a lower number is left. Each waits for the one before it only,
+    /// so that a deletion wakes one of them.
+    pub(super) async fn first(&self, operation: &'static str) -> Result<(), Error> {
+        let path = self.path();
+        loop {
+            let (names, _) = match retried(&self.client, || self.client.children(&self.parent))
+                .await
+            {
+                Err(error) if error.is(ErrorCode::NoNode) => return Err(gone(operation, &path)),
+                result => result?,
+            };
+            let own = number(&path);
+            if !names.iter().any(|name| path.ends_with(name.as_str())) {
+                return Err(gone(operation, &path));
+            }
+            let numbered = names.iter().filter(|name| name.contains(self.prefix));
+            let before = numbered.filter(|name| number(name) < own);
+            let Some(before) = before.max_by_key(|name| number(name)) else { return Ok(()) };
+            let before = self.path_of(before);
+            let found = retried(&self.client, || self.client.exists_and_watch(&before)).await?;
+            if let (Some(_), watch) = found {
+                watch.await?;
+            }
+        }
+    }
+
+    /// Completes when the node is gone, or with the error that has ended the session.
+    pub(super) async fn gone(&self) -> Result<(), Error> {
+        let path = self.path();
+        loop {
+            let (stat, watch) =
+                retried(&self.client, || self.client.exists_and_watch(&path)).await?;
+            if stat.is_none() {
+                return Ok(());
+            }
+            watch.await?;
+        }
+    }
+
+    /// [`ProtectedNode::first`], for at most this time. Returns whether it is first.
+    pub(super) async fn first_within(
+        &self,
+        operation: &'static str,
+        time: Duration,
+    ) -> Result<bool, Error> {
+        let first = Box::pin(self.first(operation));
+        match select(first, self.client.sleep(time)).await {
+            Either::Left((result, _)) => result.map(|()| true),
+            Either::Right(((), _)) => Ok(false),
+        }
+    }
+
+    /// Deletes the node and waits for that.
+    pub(super) async fn delete(mut self) -> Result<(), Error> {
+        let (client, parent, guid) = (self.client.clone(), self.parent.clone(), self.guid.clone());
+        let name = self.created.as_ref().map(|(name, _)| name.clone());
+        // From here on the node is this future's; dropping it leaves the deletion to the driver.
+        let result = delete(client, parent, guid, name).await;
+        if result.is_ok() {
+            self.guid.clear();
+        }
+        result
+    }
+
+    fn path_of(&self, name: &str) -> String {
+        format!("{}/{name}", self.parent.trim_end_matches('/'))
+    }
+}
+
+impl Drop for ProtectedNode {
+    fn drop(&mut self) {
+        if self.guid.is_empty() {
+            return;
+        }
+        let name = self.created.take().map(|(name, _)| name);
+        let (parent, guid) = (self.parent.clone(), self.guid.clone());
+        let client = self.client.clone();
+        self.client.detach(async move {
+            // A fatal error means that the session's nodes are deleted anyway.
+            let _ = delete(client, parent, guid, name).await;
+        });
+    }
+}
+
+/// Deletes the node; if its name is not known, the one with the GUID, if there is one.
+async fn delete(
+    client: Client,
+    parent: String,
+    guid: String,
+    name: Option<String>,
+) -> Result<(), Error> {
+    let name = match name {
+        Some(name) => Some(name),
+        None => match retried(&client, || client.children(&parent)).await {
+            Ok((names, _)) => names.into_iter().find(|name| name.contains(&guid)),
+            Err(error) if error.is(ErrorCode::NoNode) => None,
+            Err(error) => return Err(error),
+        },
+    };
+    let Some(name) = name else { return Ok(()) };
+    let path = format!("{}/{name}", parent.trim_end_matches('/'));
+    match retried(&client, || client.delete(&path, None)).await {
+        Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The digits that the server has appended; ten of them as long as no counter has overflowed.
+fn number(name: &str) -> i64 {
+    let digits = name.len().saturating_sub(10);
+    name.get(digits..).and_then(|digits| digits.parse().ok()).unwrap_or(i64::MAX)
+}
