@@ -381,18 +381,17 @@ impl SessionTracker {
         self.buckets.first_key_value().map(|(deadline, _)| *deadline)
     }
 
-    /// Removes the sessions whose deadline has passed, and returns them with a notice for the
-    /// operator.
-    pub(crate) fn expire(&mut self, now: Instant) -> Vec<(SessionId, Notice)> {
-        let mut expired = Vec::new();
-        while let Some(bucket) = self.buckets.first_entry().filter(|first| *first.key() <= now) {
-            expired.extend(bucket.remove());
-        }
-        expired.into_iter().map(|id| (id, self.expire_one(id, now))).collect()
+    /// Removes the sessions whose deadline has passed, `most` of them at most, and returns them
+    /// with a notice for the operator.
+    pub(crate) fn expire(&mut self, now: Instant, most: usize) -> Vec<(SessionId, Notice)> {
+        let due = self.buckets.range(..=now).flat_map(|(_, ids)| ids);
+        let due: Vec<SessionId> = due.copied().take(most).collect();
+        due.into_iter().map(|id| (id, self.expire_one(id, now))).collect()
     }
 
     fn expire_one(&mut self, session: SessionId, now: Instant) -> Notice {
         let tracked = self.sessions.remove(&session).expect("whatever is in a bucket is tracked");
+        self.leave_bucket(tracked.expires, session);
         let Tracked { timeout_ms, since, heard, owner: server, .. } = tracked;
         let (silent, watched) = (now.since(heard), now.since(since));
         Notice::ExpiryProposed { session, timeout_ms, silent, watched, server }
@@ -426,7 +425,7 @@ mod tests {
     }
 
     fn expired(tracker: &mut SessionTracker, now: Instant) -> Vec<SessionId> {
-        tracker.expire(now).into_iter().map(|(id, _)| id).collect()
+        tracker.expire(now, usize::MAX).into_iter().map(|(id, _)| id).collect()
     }
 
     fn tracker() -> SessionTracker {
@@ -439,7 +438,7 @@ mod tests {
         let mut tracker = tracker();
         assert!(tracker.touch(ID, None, at(120)));
         assert_eq!(tracker.next_expiry(), Some(at(1500)));
-        assert!(tracker.expire(at(1499)).is_empty());
+        assert!(tracker.expire(at(1499), usize::MAX).is_empty());
         assert_eq!(expired(&mut tracker, at(1500)), [ID]);
         assert!(!tracker.touch(ID, None, at(1500)), "SESS-08: no touch revives it");
     }

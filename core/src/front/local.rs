@@ -143,7 +143,7 @@ impl LocalSessions {
 
     /// Removes and returns the sessions that have expired.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<(SessionId, Notice)> {
-        self.own.expire(now)
+        self.own.expire(now, usize::MAX)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -104,15 +104,17 @@ impl Leader {
             proposer.tracker.touch_all(now);
             return LeaderEffect::None;
         }
-        for (session, notice) in proposer.tracker.expire(now) {
-            let Some(proposer) = self.proposer().filter(|proposer| proposer.has_room(cx)) else {
-                // The rest is not lost: the next leader tracks every session anew.
-                return self.end_epoch(cx);
-            };
+        let room = proposer.room(cx);
+        for (session, notice) in proposer.tracker.expire(now, room) {
             cx.mark(Mark::SessionExpired);
             cx.out.notices.push(notice);
+            let Some(proposer) = self.proposer() else { unreachable!("it serves") };
             let entry = proposer.propose_expiry(session, replica, cx);
             self.send(&entry, cx);
+        }
+        let left = self.proposer().and_then(|proposer| proposer.tracker.next_expiry());
+        if left.is_some_and(|deadline| deadline <= now) {
+            return self.end_epoch(cx);
         }
         LeaderEffect::None
     }

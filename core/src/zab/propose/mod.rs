@@ -407,8 +407,13 @@ impl Proposer {
 
     /// Is a zxid left? If not, the leader must resign, and a new epoch continues (ZAB-20).
     pub(crate) fn has_room(&self, cx: &Cx<'_>) -> bool {
-        self.last_proposed.counter() < cx.config.limits.epoch_txns
-            && self.last_proposed.next().is_some()
+        self.room(cx) > 0
+    }
+
+    /// The number of zxids that are left.
+    pub(crate) fn room(&self, cx: &Cx<'_>) -> usize {
+        let most = cx.config.limits.epoch_txns;
+        most.saturating_sub(self.last_proposed.counter()) as usize
     }
 
     fn take_zxid(&mut self, cx: &Cx<'_>) -> Zxid {
