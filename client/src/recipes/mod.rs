@@ -13,10 +13,13 @@ mod protected;
 pub use election::{Election, Leadership};
 pub use lock::{Lock, LockGuard};
 
+use std::time::Duration;
+
+use zabkeeper_core::ErrorCode;
+
 use crate::error::Error;
 use crate::handle::{Client, CreateMode};
 use crate::session::Failure;
-use zabkeeper_core::ErrorCode;
 
 /// Creates a node for the children of a recipe, and those above it, as containers: servers delete
 /// them when they have had no children for a while.
@@ -31,7 +34,11 @@ async fn create_parents(client: &Client, path: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Repeats an operation that may be made twice until its result is known.
+/// Pause before an operation is repeated that was refused for want of room.
+const NO_ROOM_PAUSE: Duration = Duration::from_millis(10);
+
+/// Repeats an operation that may be made twice until its result is known. The deletion of a node
+/// must not be given up because too many calls are under way.
 async fn retried<T, F>(client: &Client, operation: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -39,9 +46,15 @@ where
     loop {
         match operation().await {
             Err(error) if error.is_recoverable() => client.connected().await?,
+            Err(error) if lacks_room(&error) => client.sleep(NO_ROOM_PAUSE).await,
             result => return result,
         }
     }
+}
+
+/// Was the operation refused, unmade, because too many others are under way?
+fn lacks_room(error: &Error) -> bool {
+    error.failure() == Failure::Full || error.is(ErrorCode::Throttled)
 }
 
 /// The node of a recipe has gone although its session lives: an operator, or another program, has

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use zabkeeper_core::{ErrorCode, Zxid};
 
-use super::{create_parents, gone, retried};
+use super::{NO_ROOM_PAUSE, create_parents, gone, lacks_room, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode};
 
@@ -54,6 +54,7 @@ impl ProtectedNode {
                     self.client.connected().await?;
                     self.find().await?;
                 }
+                Err(error) if lacks_room(&error) => self.client.sleep(NO_ROOM_PAUSE).await,
                 Err(error) => return Err(error),
             }
         }
