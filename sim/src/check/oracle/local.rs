@@ -216,7 +216,7 @@ impl Oracles {
 
     /// How long the server has not touched its session while it served, until `until`.
     fn silence_of(&self, session: SessionId, id: ServerId, until: Instant) -> Duration {
-        let serves = self.zab.role_since(id);
+        let serves = self.zab.role_since_before(id, self.now);
         until.since(self.liveness.by_server(session, id).max(serves))
     }
 

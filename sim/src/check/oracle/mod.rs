@@ -453,7 +453,7 @@ impl Oracles {
         let rules = self.model.rules();
         self.outside.acted(checks, id, acts, (now, awake), rules.tick)?;
         zab.has_quorum_contact(checks, id, (now, awake), rules.silence_limit())?;
-        self.progress.leaves_in_time(checks, id, (now, awake), rules.sync_limit)?;
+        self.progress.leaves_in_time((checks, zab), id, (now, awake), rules.sync_limit)?;
         let limits = (rules.sync_limit, rules.tick);
         self.progress.hands_over_in_time((checks, zab), id, (now, awake), limits)?;
         let since = zab.role_since(id).max(awake);

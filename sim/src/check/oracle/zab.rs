@@ -108,8 +108,9 @@ pub(super) struct Server {
     pub(super) halted: bool,
     /// Since when it serves as a leader without a majority of synced followers.
     forsaken_since: Option<Instant>,
-    /// When `leads`, `follows` or `serves` last changed.
+    /// When `leads`, `follows` or `serves` last changed, and when before that.
     pub(super) role_since: Instant,
+    role_before_since: Instant,
 }
 
 impl Server {
@@ -234,6 +235,15 @@ impl Zab {
         self.servers.get(&id).map_or(Instant::default(), |server| server.role_since)
     }
 
+    /// The same at the beginning of the step of this time: a server may end a local session, and
+    /// then its role (seed 0x20112e2d of the swarm at 078d42e).
+    pub(super) fn role_since_before(&self, id: ServerId, now: Instant) -> Instant {
+        let server = self.servers.get(&id);
+        server.map_or(Instant::default(), |server| {
+            if server.role_since == now { server.role_before_since } else { server.role_since }
+        })
+    }
+
     /// Whether no leader of a later epoch has begun to serve.
     pub(super) fn is_newest(&self, epoch: Epoch) -> bool {
         self.epochs.established(epoch).all(|(other, _)| other < epoch)
@@ -282,6 +292,7 @@ impl Zab {
         let (before, now) =
             ((server.leads, server.follows, server.serves), (leads, follows, status.serving));
         if before != now {
+            server.role_before_since = server.role_since;
             server.role_since = at;
         }
         server.led = server.leads;
