@@ -20,6 +20,7 @@ use zabkeeper_core::{
 };
 
 use super::answers::Answer;
+use crate::clients::program::Told;
 
 /// Subject of the super user's certificate.
 pub const SUPER_SUBJECT: &str = "CN=root+OU=ops";
@@ -108,6 +109,15 @@ pub enum Observation<'a> {
     ConnClosed {
         /// The connection.
         conn: ConnId,
+    },
+    /// A program takes or releases a lock.
+    LockUsed {
+        /// The client.
+        client: ClientId,
+        /// Its session.
+        session: SessionId,
+        /// What it says.
+        told: Told,
     },
     /// A server is about to process an input from an election, a link or its disk.
     Input {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use zabkeeper_client::{CallId, Disconnect, Effect, Input, LinkId, Outbox, Session, State};
+use zabkeeper_client::{CallId, Disconnect, Effect, Input, LinkId, Outbox, State};
 use zabkeeper_core::wire::Password;
 use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
@@ -14,6 +14,7 @@ use crate::check::checker::Check;
 use crate::check::guard;
 use crate::check::observe::{ClientId, Observation};
 use crate::clients::diary::Word;
+use crate::clients::program::Told;
 use crate::clients::workload::Ops;
 use crate::clients::workload::WorkloadOptions;
 use crate::engine::seed::{Rng, Seeds};
@@ -31,12 +32,14 @@ use calls::{Call, Probe};
 use conns::Tap;
 #[cfg(test)]
 pub(crate) use incarnations::library_config;
+use library::Library;
 use memory::Memory;
 
 mod calls;
 mod conns;
 mod deadlines;
 mod incarnations;
+mod library;
 mod memory;
 
 /// A client.
@@ -44,7 +47,7 @@ pub struct Client {
     id: ClientId,
     /// One session per incarnation; events of earlier incarnations are void.
     incarnation: u64,
-    session: Option<Session>,
+    library: Option<Library>,
     out: Outbox,
     links: BTreeMap<LinkId, Option<ConnId>>,
     conns: BTreeMap<ConnId, Tap>,
@@ -91,7 +94,7 @@ impl Client {
         Client {
             id,
             incarnation: 0,
-            session: None,
+            library: None,
             out: Outbox::default(),
             links: BTreeMap::new(),
             conns: BTreeMap::new(),
@@ -138,7 +141,7 @@ impl Client {
 
     /// The state of its session, if it has one.
     pub fn state(&self) -> Option<State> {
-        self.session.as_ref().map(Session::state)
+        self.library.as_ref().map(Library::state)
     }
 
     /// Its id.
@@ -153,14 +156,14 @@ impl Client {
 
     /// The session's id and password, once a server has accepted it.
     pub fn identity(&self) -> Option<(SessionId, Password)> {
-        let session = self.session.as_ref()?;
+        let session = self.library.as_ref()?;
         (session.id() != SessionId(0)).then(|| (session.id(), session.password()))
     }
 
     /// Like [`Client::identity`], with the last zxid that it has seen.
     pub fn memory(&self) -> Option<(SessionId, Password, Zxid)> {
         let (id, password) = self.identity()?;
-        self.session.as_ref().map(|session| (id, password, session.last_zxid()))
+        self.library.as_ref().map(|session| (id, password, session.last_zxid()))
     }
 
     /// Its connections.
@@ -178,12 +181,12 @@ impl Client {
         let calls: Vec<String> =
             self.calls.values().map(|call| format!("{} {}", call.op.name(), call.path)).collect();
         let calls = if calls.is_empty() { "no call".to_owned() } else { calls.join(", ") };
-        let session = match self.session.as_ref().map(|session| (session.id(), session.state())) {
+        let session = match self.library.as_ref().map(|session| (session.id(), session.state())) {
             None => "has no session".to_owned(),
             Some((SessionId(0), state)) => format!("asks for a session ({state:?})"),
             Some((SessionId(id), state)) => format!("has session {id:#x} ({state:?})"),
         };
-        let loss = self.session.as_ref().and_then(Session::last_loss);
+        let loss = self.library.as_ref().and_then(Library::last_loss);
         let loss = loss.map_or(String::new(), |loss| format!("; it lost its connection: {loss:?}"));
         format!("{session}, under way: {calls}{loss}")
     }
@@ -235,14 +238,15 @@ impl Client {
     }
 
     fn step(&mut self, input: Input, shared: &mut Shared) {
-        let Some(session) = &mut self.session else {
+        let Some(library) = &mut self.library else {
             return;
         };
         let (out, now) = (&mut self.out, self.clock.read(shared.now).mono);
-        if let Err(panic) = guard::catch(|| session.step(now, input, out)) {
-            return shared.panicked("Session::step", &panic);
+        if let Err(panic) = guard::catch(|| library.step(now, input, out)) {
+            return shared.panicked("the client library", &panic);
         }
         let incarnation = self.incarnation;
+        self.listen_to_program(shared);
         for effect in std::mem::take(&mut self.out.effects) {
             // A fading client dies upon connecting, and the remaining effects are void (seed
             // 0x8a000087 of session).
@@ -253,11 +257,42 @@ impl Client {
         if incarnation == self.incarnation {
             self.check_loss(shared);
             self.plan(shared);
+            self.end_with_program(shared);
+        }
+    }
+
+    /// The engine of a program keeps the states to itself.
+    fn end_with_program(&mut self, shared: &mut Shared) {
+        let Some(library) = self.library.as_ref().filter(|library| library.program().is_some())
+        else {
+            return;
+        };
+        let state = library.state();
+        if state == State::Connected && self.abandons {
+            return self.die(false, shared);
+        }
+        if state.is_final() {
+            shared.recorder.counters.counts.sessions_expired += u64::from(state == State::Expired);
+            self.end(shared);
+        }
+    }
+
+    fn listen_to_program(&mut self, shared: &mut Shared) {
+        let Some(library) = &self.library else { return };
+        let session = library.id();
+        for told in library.program().map(|program| program.take_told()).unwrap_or_default() {
+            if matches!(told, Told::Holds(..)) && self.probe == Probe::UnderWay {
+                self.probe = Probe::Done;
+            }
+            shared.note(Kind::Call, (self.id.0.into(), 0), &[], || {
+                format!("client {} {told:?}", self.id.0)
+            });
+            shared.observe(Observation::LockUsed { client: self.id, session, told });
         }
     }
 
     fn plan(&mut self, shared: &mut Shared) {
-        let at = self.session.as_ref().and_then(Session::next_deadline);
+        let at = self.library.as_ref().and_then(Library::next_deadline);
         let at = at.map(|at| self.clock.when(at));
         self.check_deadlines(at, shared);
         let Some(at) = at else {
@@ -313,7 +348,7 @@ impl Client {
 
     /// The library disconnects when the server violates the protocol; streams never corrupt bytes.
     fn check_loss(&self, shared: &mut Shared) {
-        let broken = match self.session.as_ref().and_then(Session::last_loss) {
+        let broken = match self.library.as_ref().and_then(Library::last_loss) {
             Some(
                 loss @ (Disconnect::Malformed(_)
                 | Disconnect::WrongXid { .. }

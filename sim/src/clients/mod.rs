@@ -5,4 +5,5 @@
 
 pub mod client;
 pub mod diary;
+pub mod program;
 pub mod workload;

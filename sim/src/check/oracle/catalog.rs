@@ -78,11 +78,12 @@ pub(super) enum Id {
     L11,
     L13,
     L14,
+    R1,
 }
 
 impl Id {
     /// All ids, in order of declaration.
-    pub(super) const ALL: [Id; 68] = [
+    pub(super) const ALL: [Id; 69] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -151,6 +152,7 @@ impl Id {
         Id::L11,
         Id::L13,
         Id::L14,
+        Id::R1,
     ];
 
     /// The id as reports print it.
@@ -376,6 +378,11 @@ impl Id {
             Id::L14 => (
                 "L14",
                 "a server sends a bounded number of notifications in one round of an election",
+            ),
+            Id::R1 => (
+                "R1",
+                "at most one program holds a lock while its session lives, and fencing tokens rise \
+                 from holder to holder",
             ),
         }
     }

@@ -29,6 +29,7 @@
 //! | `local` | local sessions | S2 S3 S4 S6 S7 S8 |
 //! | `reply` | replies and events | T7 T8 S5 C1 C2 C3 C4 C5 C6 C7 C8 C9 C11 W2 W4 W7 |
 //! | `watch` | watch events | T7 W1 W3 W4 W5 W6 W7 W8 |
+//! | `recipes` | programs that use recipes | R1 |
 //! | `operators` | reports of servers on themselves | O1 |
 //! | `four_letter` | answers to operators | O2 |
 //!
@@ -57,6 +58,7 @@ mod peer_messages;
 mod progress;
 mod quorum_contact;
 mod read_only;
+mod recipes;
 mod reply;
 mod session_liveness;
 mod sessions;
@@ -91,6 +93,7 @@ use notifications::Notifications;
 use outside::Outside;
 use progress::Progress;
 use read_only::ReadOnly;
+use recipes::Locks;
 use session_liveness::SessionLiveness;
 use sessions::SessionView;
 use watch::{Armed, Held};
@@ -116,6 +119,7 @@ pub struct Oracles {
     outside: Outside,
     progress: Progress,
     read_only: ReadOnly,
+    locks: Locks,
     /// Hashes of data that only one write attempt may have written (C8).
     written: BTreeSet<u64>,
     /// When each transaction was committed.
@@ -156,6 +160,7 @@ impl Oracles {
             outside: Outside::default(),
             progress: Progress::default(),
             read_only: ReadOnly::default(),
+            locks: Locks::default(),
             written: BTreeSet::new(),
             stamps: Vec::new(),
             lapsed: Vec::new(),
@@ -264,6 +269,9 @@ impl Oracles {
                 Ok(())
             }
             Observation::Forgotten { session } => self.forgotten(*session),
+            Observation::LockUsed { client, session, told } => {
+                self.locks.used(&mut self.checks, &self.model, (*client, *session), *told)
+            }
             Observation::Waits { server, conn, wait } => self.waits(*server, (*conn, *wait)),
             Observation::Grown { voters } => {
                 self.zab.grown(voters);

@@ -417,8 +417,8 @@ impl Progress {
         let Some(leadership) = self.leaderships.get(&id).filter(|_| !sync_limit.is_zero()) else {
             return Ok(());
         };
-        // A learner that has lost its vote since owes nothing, and may be sent nothing any more that
-        // would show it (seed 0x20112e22 of the swarm at 078d42e).
+        // A learner that has lost its vote since owes nothing, and may be sent nothing any more
+        // that would show it (seed 0x20112e22 of the swarm at 078d42e).
         let voters = zab.voters_of(id);
         let votes = |link| zab.peer_of(id, link).is_none_or(|peer| voters.contains(peer));
         let limit = sync_limit * 2 + SLACK;

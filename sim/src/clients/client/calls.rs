@@ -52,11 +52,11 @@ impl Client {
 
     /// Tries the probe write until it succeeds.
     pub fn probe(&mut self, incarnation: u64, shared: &mut Shared) {
-        if incarnation != self.incarnation || self.session.is_none() {
+        if incarnation != self.incarnation || self.library.is_none() {
             return;
         }
         let client = self.id;
-        let connected = self.session.as_ref().is_some_and(|s| s.state() == State::Connected);
+        let connected = self.library.as_ref().is_some_and(|s| s.state() == State::Connected);
         if self.probe == Probe::Wanted && connected {
             self.probe = Probe::UnderWay;
             let request = self.ops.probe();
@@ -163,9 +163,10 @@ impl Client {
         awake && self.calls_freely() && self.calls.len() < shared.options.workload.depth
     }
 
-    /// Whether it has a session and no probe is requested.
+    /// Whether it has a session without a program, and no probe is requested.
     fn calls_freely(&self) -> bool {
-        self.session.is_some() && self.probe == Probe::NotAsked
+        let workload = self.library.as_ref().is_some_and(|library| library.program().is_none());
+        workload && self.probe == Probe::NotAsked
     }
 
     fn call(&mut self, op: Op, shared: &mut Shared) {
@@ -178,7 +179,7 @@ impl Client {
         shared.describe(|| request.to_string());
         let incarnation = self.incarnation;
         for (op, request) in self.ops.take_before().into_iter().chain([(op, request)]) {
-            if incarnation == self.incarnation && self.session.is_some() {
+            if incarnation == self.incarnation && self.library.is_some() {
                 self.submit(op, request, false, shared);
             }
         }
@@ -186,6 +187,10 @@ impl Client {
     }
 
     fn submit(&mut self, op: Op, request: Request, probe: bool, shared: &mut Shared) {
+        // A program proves that it makes progress by what it does anyway.
+        if self.library.as_ref().is_some_and(|library| library.program().is_some()) {
+            return;
+        }
         self.next_call += 1;
         let call = CallId(self.next_call);
         let path = path_of(&request).to_owned();

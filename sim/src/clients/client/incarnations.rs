@@ -2,10 +2,11 @@
 //!
 //! Owns their order. Must not know its calls.
 
-use zabkeeper_client::{Config, ConnectString};
+use zabkeeper_client::{Config, ConnectString, Engine, Session};
 
 use super::calls::Probe;
 use super::*;
+use crate::clients::program::Program;
 use crate::engine::decisions::Due;
 use crate::network::stream::{Break, Silence};
 use crate::world::options::Options;
@@ -37,7 +38,7 @@ pub(crate) fn library_config(
 impl Client {
     /// Begins a new session, or resumes one.
     pub fn start_session(&mut self, incarnation: u64, shared: &mut Shared) {
-        if incarnation != self.incarnation || self.session.is_some() || self.absent {
+        if incarnation != self.incarnation || self.library.is_some() || self.absent {
             return;
         }
         // A schedule may set one of the bounds without the other.
@@ -50,7 +51,14 @@ impl Client {
         let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
         let mut config = library_config(&shared.options, timeout, resume);
         config.read_only = self.read_only;
-        self.session = Some(Session::new(config, self.rng.word()));
+        let programs = shared.options.workload.programs;
+        self.library = Some(if u64::from(self.id.0) < programs {
+            let seed = u128::from(self.rng.word()) << 64 | u128::from(self.rng.word());
+            let (client, engine) = Engine::new(config, seed);
+            Library::Program(Box::new(engine), Program::of_locks(client, self.rng.fork()))
+        } else {
+            Library::Session(Box::new(Session::new(config, self.rng.word())))
+        });
         shared.recorder.counters.counts.sessions += u64::from(resume.is_none());
         self.step(Input::Timeout, shared);
         let (client, incarnation) = (self.id, self.incarnation);
@@ -87,7 +95,9 @@ impl Client {
     /// Like [`Client::die`], but the new incarnation resumes the session after `after` ns, knowing
     /// only id and password, and requests another timeout.
     pub fn restart(&mut self, silent: bool, timeout_ms: u64, after: u64, shared: &mut Shared) {
-        let Some(identity) = self.identity() else {
+        // The nodes of a program's earlier incarnation would live on with its session.
+        let program = self.library.as_ref().is_some_and(|library| library.program().is_some());
+        let Some(identity) = self.identity().filter(|_| !program) else {
             return self.die(silent, shared);
         };
         self.vanish(silent, shared);
@@ -125,7 +135,7 @@ impl Client {
     }
 
     fn end_incarnation(&mut self, shared: &mut Shared) {
-        self.session = None;
+        self.library = None;
         self.memory = Memory::default();
         self.incarnation += 1;
         self.abandons = false;

@@ -129,6 +129,7 @@ impl Lines {
             | Observation::Grown { .. }
             | Observation::FaultInjected { .. }
             | Observation::Forgotten { .. }
+            | Observation::LockUsed { .. }
             | Observation::ConnOpened { .. }
             | Observation::ToServer { .. }
             | Observation::ToClient { .. }

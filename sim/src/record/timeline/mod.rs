@@ -304,6 +304,7 @@ impl Timeline {
             Observation::Started { .. }
             | Observation::InForce { .. }
             | Observation::Forgotten { .. }
+            | Observation::LockUsed { .. }
             | Observation::Applied { .. }
             | Observation::DurableAudit { .. }
             | Observation::CachedAudit { .. }

@@ -220,6 +220,7 @@ pub fn plain() -> Options {
             calls_max: CALLS_MAX,
             late_one_in: 0,
             read_only_one_in: 0,
+            programs: 0,
             late_percent: PING_PERCENT,
             narrow_one_in: 0,
             eager_one_in: 0,
@@ -524,6 +525,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
         calls_max,
         late_one_in,
         read_only_one_in,
+        programs,
         late_percent,
         narrow_one_in,
         odd_one_in,
@@ -547,6 +549,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
     visit("odd_one_in", odd_one_in);
     visit("ephemeral_parts", ephemeral_parts);
     visit("hops", hops);
+    visit("programs", programs);
 }
 
 #[cfg(test)]

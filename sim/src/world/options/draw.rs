@@ -68,6 +68,7 @@ impl Options {
             rare::draw(seeds, servers, &mut server, &mut workload, &mut peers);
             rare::draw_read_only(seeds, (servers, &local), &mut server, &mut workload);
             rare::draw_leader_serves(seeds, servers, &mut server);
+            rare::draw_programs(seeds, (clients, &local, config_change_one_in), &mut workload);
         }
         if wide && faults.has(Fault::ClientSlow) {
             rare::draw_small_output(seeds, &mut server);
@@ -397,6 +398,7 @@ impl WorkloadOptions {
             calls_max: CALLS_MAX,
             late_one_in: 0,
             read_only_one_in: 0,
+            programs: 0,
             late_percent: PING_PERCENT,
             narrow_one_in: 0,
             eager_one_in: 0,
@@ -431,6 +433,7 @@ impl WorkloadOptions {
             calls_max: CALLS_MAX,
             late_one_in: 0,
             read_only_one_in: 0,
+            programs: 0,
             late_percent: PING_PERCENT,
             narrow_one_in: *rng.pick(&[0, 0, 30, 8]),
             eager_one_in: 0,

@@ -90,6 +90,20 @@ pub(super) fn draw_read_only(
     }
 }
 
+/// Some clients are programs that take locks. Their nodes are ephemeral, which a local session that
+/// is not upgraded cannot have; a server that restarts with other settings may have such sessions.
+pub(super) fn draw_programs(
+    seeds: Seeds,
+    (clients, local, config_change_one_in): (u32, &LocalRules, u64),
+    workload: &mut WorkloadOptions,
+) {
+    let rng = &mut seeds.stream("config/programs", 0);
+    let all_ephemeral = config_change_one_in == 0 && (local.servers.is_empty() || local.upgrade);
+    if rng.chance(1, 4) && all_ephemeral {
+        workload.programs = rng.range(1, 4).min(clients.into());
+    }
+}
+
 /// In some ensembles the leader serves nobody. Two servers would be one server for clients.
 pub(super) fn draw_leader_serves(seeds: Seeds, servers: u32, server: &mut ServerOptions) {
     server.leader_serves = servers < 3 || !seeds.stream("config/leader-serves", 0).chance(1, 16);

@@ -161,6 +161,9 @@ impl Options {
             let one_in = workload.read_only_one_in;
             writeln!(f, "read-only mode, accepted by one client in {one_in}")?;
         }
+        if workload.programs > 0 {
+            writeln!(f, "programs  {} clients take locks with the handle", workload.programs)?;
+        }
         if !self.server.leader_serves {
             writeln!(f, "leaders   serve no clients")?;
         }

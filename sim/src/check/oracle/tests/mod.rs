@@ -18,6 +18,7 @@ mod outside;
 mod progress;
 mod read_only;
 mod real;
+mod recipes;
 mod servers;
 mod sessions;
 mod watches;
