@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures::channel::{mpsc, oneshot};
 use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, Stream};
+use futures::stream::{FusedStream, FuturesUnordered, Stream};
 use zabkeeper_core::wire::{AddWatchMode, Request, WatcherType};
 use zabkeeper_core::{ErrorCode, Instant};
 
@@ -154,19 +154,17 @@ impl Engine {
             if self.is_over() {
                 break;
             }
+            // The end of the commands is told again and again, and closes the session once.
+            let ended = self.commands.is_terminated();
             let command = match Pin::new(&mut self.commands).poll_next(cx) {
-                Poll::Ready(command) => command.unwrap_or(Command::Close),
-                Poll::Pending => match self.watchers.poll_removed(cx) {
+                Poll::Ready(command) if !ended => command.unwrap_or(Command::Close),
+                Poll::Ready(_) | Poll::Pending => match self.watchers.poll_removed(cx) {
                     Poll::Ready((path, mode)) => unwatch(path, mode),
                     Poll::Pending => break,
                 },
             };
             any = true;
-            let closes = matches!(command, Command::Close);
             self.obey(now, command, out);
-            if closes {
-                break;
-            }
         }
         if any { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -271,5 +269,51 @@ fn path_of(request: &Request) -> Option<String> {
         Some(path.clone())
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use zabkeeper_core::SessionId;
+    use zabkeeper_core::wire::ConnectResponse;
+
+    use super::*;
+    use crate::session::LinkId;
+
+    /// An engine whose session a server has accepted, and its handle.
+    fn connected() -> (Client, Engine) {
+        let config = Config::new("server".parse().expect("valid"), 4_000);
+        let (client, mut engine) = Engine::new(config, 7);
+        let (out, link) = (&mut Outbox::default(), LinkId(1));
+        engine.step(Instant(0), Input::Timeout, out);
+        engine.step(Instant(0), Input::Dialled { link }, out);
+        let response = ConnectResponse {
+            timeout_ms: 4_000,
+            session: SessionId(5),
+            password: Default::default(),
+            read_only: Some(false),
+        };
+        let mut bytes = BytesMut::new();
+        response.encode(&mut bytes);
+        engine.step(Instant(0), Input::Received { link, bytes: bytes.freeze() }, out);
+        assert_eq!(client.state(), State::Connected);
+        (client, engine)
+    }
+
+    /// A driver would spin until the server answers (seed 95575435697574 of the swarm at 56ece3e).
+    #[test]
+    fn dropping_the_last_handle_closes_the_session_once() {
+        let (client, mut engine) = connected();
+        let cx = &mut Context::from_waker(futures::task::noop_waker_ref());
+        let out = &mut Outbox::default();
+        assert!(engine.poll_commands(Instant(0), cx, out).is_pending());
+        drop(client.clone());
+        assert!(engine.poll_commands(Instant(0), cx, out).is_pending());
+        drop(client);
+        assert!(engine.poll_commands(Instant(0), cx, out).is_ready());
+        assert!(matches!(&out.effects[..], [Effect::Send { .. }]), "closeSession");
+        assert!(engine.poll_commands(Instant(0), cx, out).is_pending());
+        assert!(!engine.is_over());
     }
 }

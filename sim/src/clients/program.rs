@@ -21,6 +21,9 @@ const LOCKS: u64 = 2;
 /// Longest pause between two attempts, and longest time for which a lock is held, ms.
 const PAUSE_MS: u64 = 400;
 
+/// Polls of a program after one input; no more than some hundreds follow from it.
+const POLLS_MAX: u32 = 100_000;
+
 /// What a program tells of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
@@ -58,7 +61,7 @@ impl Program {
     pub fn run(&mut self, engine: &mut Engine, now: Instant, out: &mut Outbox) {
         let waker = Waker::from(self.woken.clone());
         let cx = &mut Context::from_waker(&waker);
-        loop {
+        for _ in 0..POLLS_MAX {
             if let Some(future) = &mut self.future
                 && Pin::new(future).poll(cx).is_ready()
             {
@@ -67,9 +70,10 @@ impl Program {
             let commands = engine.poll_commands(now, cx, out).is_ready();
             let woken = self.woken.0.swap(false, Ordering::Relaxed);
             if !commands && !woken || engine.is_over() {
-                break;
+                return;
             }
         }
+        panic!("a program or the engine goes on without any input");
     }
 
     /// What it has told since the last call.
