@@ -44,6 +44,8 @@ impl Server {
     /// used its epoch up, it names the next leader, and votes for it.
     pub(super) fn step_down(&mut self, why: StepDownReason, cx: &mut Cx<'_>) {
         use StepDownReason::{Epoch, Removed, SlowDisk, Stops};
+        // Who is to stop casts no vote for itself.
+        let why = if self.stopping && why == Epoch { Stops } else { why };
         let names = matches!(why, Stops | Removed | SlowDisk | Epoch);
         let next = match &self.role {
             Role::Leading(leader) if names => leader.name_next(why, &self.replica, cx),
