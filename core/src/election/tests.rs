@@ -530,3 +530,17 @@ fn highest_round_does_not_panic() {
     looking.receive(id(2), &looks(u64::MAX, vote(1, 1, 2)), &voters(2), ms(0));
     assert_eq!(looking.outcome(&voters(2), &limits(), ms(0)), Some(Outcome::Follow(id(2))));
 }
+
+/// FLE-07, RECONF-10.
+#[test]
+fn leader_of_the_old_voters_is_joined_although_new_voters_are_logged() {
+    let of = |ids: &[u64]| Voters::new(ids.iter().copied().map(id));
+    let voters = of(&[1, 3, 5]).with_next(&of(&[2, 4]));
+    let mut looking = Election::new(id(4), 4, None).among(&voters);
+    looking.vote(vote(2, 9, 4), history(HistoryStatus::Complete), ms(0));
+    let led = vote(2, 5, 1);
+    looking.receive(id(1), &leads(4, led), &voters, ms(0));
+    assert_eq!(looking.outcome(&voters, &limits(), ms(9_000)), None, "one of three");
+    looking.receive(id(3), &follows(4, led), &voters, ms(0));
+    assert_eq!(looking.outcome(&voters, &limits(), ms(9_000)), Some(Outcome::Follow(id(1))));
+}

@@ -201,6 +201,12 @@ impl Voters {
         })
     }
 
+    /// The same for the old voters or for the new ones during a reconfiguration: enough to join a
+    /// leader, which has to know itself what it needs.
+    pub(crate) fn is_quorum_of_either(&self, follows: impl Fn(ServerId) -> bool) -> bool {
+        self.parts().iter().any(|part| part.is_quorum(&follows))
+    }
+
     /// Whether `holds` is true for a quorum, and for none without the server `last`.
     pub(crate) fn completes(&self, last: ServerId, holds: impl Fn(ServerId) -> bool) -> bool {
         self.is_quorum(&holds) && !self.is_quorum(|id| id != last && holds(id))
