@@ -39,6 +39,9 @@ impl Locks {
         told: Told,
     ) -> Verdict {
         match told {
+            // A client may learn late that its session is over; no lock can prevent that, and the
+            // token shows it to the resource (seed 0xf583b797479e of the swarm at bc425cb).
+            Told::Holds(..) if !model.is_alive(session) => Ok(()),
             Told::Holds(lock, token) => {
                 let last = self.tokens.insert(lock, token).unwrap_or_default();
                 let before = self.held.insert(lock, Holder { client, session, token });
