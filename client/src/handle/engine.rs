@@ -26,8 +26,8 @@ const COMMANDS_AT_ONCE: usize = 256;
 
 /// What a handle asks of the engine.
 pub(super) enum Command {
-    /// A request, and who waits for the reply.
-    Call { request: Request, wanted: Option<Wanted>, reply: oneshot::Sender<Answer> },
+    /// A request, the path and the kind of the watch that it sets, and who waits for the reply.
+    Call { request: Request, wanted: Option<(String, Wanted)>, reply: oneshot::Sender<Answer> },
     /// Completes after this time.
     Sleep(Duration, oneshot::Sender<()>),
     /// Wants every later state.
@@ -174,7 +174,6 @@ impl Engine {
             Command::Call { request, wanted, reply } => {
                 self.last_call += 1;
                 let call = CallId(self.last_call);
-                let wanted = wanted.zip(path_of(&request)).map(|(wanted, path)| (path, wanted));
                 let deadline = self.request_timeout.map(|timeout| now.after(timeout));
                 self.deadlines.extend(deadline.map(|at| (at, call)));
                 self.calls.insert(call, Waiter { reply, wanted, deadline });
@@ -224,12 +223,7 @@ impl Engine {
 
     fn tell(&mut self, state: State) {
         self.states.retain(|states| states.unbounded_send(state).is_ok());
-        let why = match state {
-            State::Connecting | State::Connected => return,
-            State::Expired => Failure::SessionExpired,
-            State::AuthFailed => Failure::AuthFailed,
-            State::Closed => Failure::Closed,
-        };
+        let Some(why) = state.failure() else { return };
         self.watchers.end_all(why);
         self.states.clear();
     }
@@ -258,18 +252,6 @@ fn unwatch(path: String, mode: AddWatchMode) -> Command {
     };
     let request = Request::Watches { path, kind, remove: true };
     Command::Call { request, wanted: None, reply: oneshot::channel().0 }
-}
-
-fn path_of(request: &Request) -> Option<String> {
-    if let Request::GetData { path, .. }
-    | Request::Exists { path, .. }
-    | Request::GetChildren { path, .. }
-    | Request::AddWatch { path, .. } = request
-    {
-        Some(path.clone())
-    } else {
-        None
-    }
 }
 
 #[cfg(test)]

@@ -340,13 +340,8 @@ impl Client {
         while state == State::Connecting {
             state = states.next().await.unwrap_or_else(|| self.state());
         }
-        let failure = match state {
-            State::Connected => return Ok(()),
-            State::Expired => Failure::SessionExpired,
-            State::AuthFailed => Failure::AuthFailed,
-            State::Closed | State::Connecting => Failure::Closed,
-        };
-        Err(Error::new("connect", String::new(), failure))
+        let ended = |failure| Err(Error::new("connect", String::new(), failure));
+        state.failure().map_or(Ok(()), ended)
     }
 
     /// Lets the driver end this future, which its owner has dropped.
@@ -364,6 +359,7 @@ impl Client {
         read: Read<T>,
     ) -> Call<T> {
         let (reply, answer): (_, oneshot::Receiver<Answer>) = oneshot::channel();
+        let wanted = wanted.map(|wanted| (path.clone(), wanted));
         let command = Command::Call { request, wanted, reply };
         let queued = self.commands.unbounded_send(command).map_err(|_| Failure::Closed);
         Call::new(operation, path, queued.map(|()| answer), read)

@@ -10,10 +10,11 @@ use std::task::{Context, Poll};
 
 use futures::channel::{mpsc, oneshot};
 use futures::stream::{FusedStream, Stream};
-use zabkeeper_core::wire::{AddWatchMode, EventType, WatchEvent};
+use zabkeeper_core::wire::{AddWatchMode, WatchEvent};
 
 use crate::error::Error;
 use crate::session::Failure;
+use crate::session::watches::{kinds_fired, self_and_above};
 
 /// Events that a stream holds for a program that does not read them; one more ends the stream.
 const UNREAD_MAX: usize = 1024;
@@ -186,11 +187,7 @@ impl Watchers {
 
     /// Passes an event on.
     pub(super) fn fire(&mut self, event: &WatchEvent) {
-        let (data, children) = match event.event {
-            EventType::NodeCreated | EventType::NodeDataChanged => (true, false),
-            EventType::NodeDeleted => (true, true),
-            EventType::NodeChildrenChanged => (false, true),
-        };
+        let (data, children) = kinds_fired(event.event);
         let of_data = if data { self.data.remove(&event.path) } else { None };
         let of_children = if children { self.children.remove(&event.path) } else { None };
         for waiter in of_data.into_iter().chain(of_children).flatten() {
@@ -198,10 +195,8 @@ impl Watchers {
         }
         let mut ids = self.persistent.get(&event.path).cloned().unwrap_or_default();
         if data {
-            let slashes = event.path.match_indices('/').map(|(at, _)| &event.path[..at.max(1)]);
-            let mut above: Vec<&str> = slashes.chain([&*event.path]).collect();
-            above.dedup();
-            ids.extend(above.iter().filter_map(|path| self.recursive.get(*path)).flatten());
+            let above = self_and_above(&event.path);
+            ids.extend(above.filter_map(|path| self.recursive.get(path)).flatten());
         }
         for id in ids {
             let Some(subscriber) = self.streams.get_mut(&id) else { continue };

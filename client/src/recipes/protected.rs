@@ -63,12 +63,7 @@ impl ProtectedNode {
 
     /// Looks for the node after a lost reply.
     async fn find(&mut self) -> Result<(), Error> {
-        let names = match retried(&self.client, || self.client.children(&self.parent)).await {
-            Ok((names, _)) => names,
-            Err(error) if error.is(ErrorCode::NoNode) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let Some(name) = names.into_iter().find(|name| name.contains(&self.guid)) else {
+        let Some(name) = name_with(&self.client, &self.parent, &self.guid).await? else {
             return Ok(());
         };
         let path = self.path_of(&name);
@@ -159,7 +154,7 @@ impl ProtectedNode {
     }
 
     fn path_of(&self, name: &str) -> String {
-        format!("{}/{name}", self.parent.trim_end_matches('/'))
+        child(&self.parent, name)
     }
 }
 
@@ -187,18 +182,27 @@ async fn delete(
 ) -> Result<(), Error> {
     let name = match name {
         Some(name) => Some(name),
-        None => match retried(&client, || client.children(&parent)).await {
-            Ok((names, _)) => names.into_iter().find(|name| name.contains(&guid)),
-            Err(error) if error.is(ErrorCode::NoNode) => None,
-            Err(error) => return Err(error),
-        },
+        None => name_with(&client, &parent, &guid).await?,
     };
     let Some(name) = name else { return Ok(()) };
-    let path = format!("{}/{name}", parent.trim_end_matches('/'));
+    let path = child(&parent, &name);
     match retried(&client, || client.delete(&path, None)).await {
         Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// The name of the child with this GUID, if there is one.
+async fn name_with(client: &Client, parent: &str, guid: &str) -> Result<Option<String>, Error> {
+    match retried(client, || client.children(parent)).await {
+        Ok((names, _)) => Ok(names.into_iter().find(|name| name.contains(guid))),
+        Err(error) if error.is(ErrorCode::NoNode) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn child(parent: &str, name: &str) -> String {
+    format!("{}/{name}", parent.trim_end_matches('/'))
 }
 
 /// The digits that the server has appended; ten of them as long as no counter has overflowed.

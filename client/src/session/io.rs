@@ -120,9 +120,16 @@ pub enum State {
 impl State {
     /// Has the session ended?
     pub fn is_final(self) -> bool {
+        self.failure().is_some()
+    }
+
+    /// Why all calls fail in this state; `None` while the session lives.
+    pub(crate) fn failure(self) -> Option<Failure> {
         match self {
-            State::Connecting | State::Connected => false,
-            State::Expired | State::AuthFailed | State::Closed => true,
+            State::Connecting | State::Connected => None,
+            State::Expired => Some(Failure::SessionExpired),
+            State::AuthFailed => Some(Failure::AuthFailed),
+            State::Closed => Some(Failure::Closed),
         }
     }
 }

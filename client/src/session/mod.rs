@@ -11,7 +11,7 @@ mod kept;
 mod rng;
 mod servers;
 mod serving;
-mod watches;
+pub(crate) mod watches;
 
 use bytes::BytesMut;
 use zabkeeper_core::wire::{ConnectResponse, Password, Request, ServerFrames};

@@ -85,11 +85,7 @@ impl End {
 
     /// The failure of outstanding and later calls.
     pub(crate) fn failure(self) -> Failure {
-        match self {
-            End::Expired => Failure::SessionExpired,
-            End::AuthFailed => Failure::AuthFailed,
-            End::Closed => Failure::Closed,
-        }
+        self.state().failure().expect("each end is a final state")
     }
 }
 

@@ -84,6 +84,22 @@ impl Change {
     }
 }
 
+/// Does an event fire data watches, and does it fire child watches? Recursive watches are fired by
+/// what fires data watches.
+pub(crate) fn kinds_fired(event: EventType) -> (bool, bool) {
+    match event {
+        EventType::NodeCreated | EventType::NodeDataChanged => (true, false),
+        EventType::NodeDeleted => (true, true),
+        EventType::NodeChildrenChanged => (false, true),
+    }
+}
+
+/// The path and those of all nodes above it, each once, from the root on.
+pub(crate) fn self_and_above(path: &str) -> impl Iterator<Item = &str> {
+    let above = path.match_indices('/').map(|(slash, _)| &path[..slash.max(1)]);
+    above.chain((path != "/").then_some(path))
+}
+
 impl Watches {
     /// Applies `change` after a reply with error code `err`, 0 being success (CLIENT-07).
     pub(crate) fn answered(&mut self, change: Change, err: i32) {
@@ -128,11 +144,7 @@ impl Watches {
     /// included. While it sets watches again, a server may send one deletion twice, once for the
     /// data and once for the child watch.
     pub(crate) fn fired(&mut self, event: EventType, path: &str) -> bool {
-        let (data, child) = match event {
-            EventType::NodeCreated | EventType::NodeDataChanged => (true, false),
-            EventType::NodeDeleted => (true, true),
-            EventType::NodeChildrenChanged => (false, true),
-        };
+        let (data, child) = kinds_fired(event);
         let mut any = false;
         if data {
             any |= self.data.remove(path);
@@ -145,9 +157,8 @@ impl Watches {
     }
 
     fn is_below_recursive(&self, path: &str) -> bool {
-        let above = path.match_indices('/').map(|(slash, _)| &path[..slash.max(1)]);
         !self.recursive.is_empty()
-            && above.chain([path]).any(|above| self.recursive.contains(above))
+            && self_and_above(path).any(|above| self.recursive.contains(above))
     }
 
     /// The requests that set all watches again on a new connection and ask for events of changes
