@@ -9,7 +9,7 @@ use zookeeper_client::{
     SessionState,
 };
 
-use crate::harness::{PATIENCE, Server, free_port};
+use crate::harness::{Server, block_on, free_port};
 use crate::raw::{Raw, create, exists};
 
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
@@ -19,14 +19,6 @@ fn check<F: Future<Output = ()>>(test: impl FnOnce(Server) -> F) {
     let dir = tempdir().expect("creates");
     let server = Server::start(dir.path(), "");
     block_on(test(server));
-}
-
-fn block_on(test: impl Future<Output = ()>) {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("starts");
-    runtime.block_on(async {
-        tokio::time::timeout(PATIENCE, test).await.expect("takes no more than its time");
-    });
 }
 
 async fn connect(server: &Server) -> Client {

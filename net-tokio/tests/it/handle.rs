@@ -12,15 +12,7 @@ use zabkeeper_client::{
     MultiOutcome, State,
 };
 
-use crate::harness::{PATIENCE, Server, free_port};
-
-fn block_on(test: impl Future<Output = ()>) {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("starts");
-    runtime.block_on(async {
-        tokio::time::timeout(PATIENCE, test).await.expect("takes no more than its time");
-    });
-}
+use crate::harness::{Server, block_on, free_port};
 
 fn check<F: Future<Output = ()>>(test: impl FnOnce(Server) -> F) {
     let dir = tempdir().expect("creates");

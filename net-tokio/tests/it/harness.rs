@@ -225,3 +225,12 @@ pub(crate) fn comes_true(mut holds: impl FnMut() -> bool) -> bool {
     }
     true
 }
+
+/// Runs an asynchronous test, for as long as a test may take.
+pub(crate) fn block_on(test: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("starts");
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, test).await.expect("takes no more than its time");
+    });
+}
