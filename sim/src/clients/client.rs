@@ -257,23 +257,33 @@ impl Client {
         if incarnation == self.incarnation {
             self.check_loss(shared);
             self.plan(shared);
-            self.end_with_program(shared);
+            // The engine of a program keeps the states to itself.
+            if self.runs_program()
+                && let Some(state) = self.state()
+            {
+                self.has_state(state, shared);
+            }
         }
     }
 
-    /// The engine of a program keeps the states to itself.
-    fn end_with_program(&mut self, shared: &mut Shared) {
-        let Some(library) = self.library.as_ref().filter(|library| library.program().is_some())
-        else {
-            return;
-        };
-        let state = library.state();
-        if state == State::Connected && self.abandons {
-            return self.die(false, shared);
-        }
-        if state.is_final() {
-            shared.recorder.counters.counts.sessions_expired += u64::from(state == State::Expired);
-            self.end(shared);
+    /// Whether a program uses its session, and not the workload.
+    fn runs_program(&self) -> bool {
+        self.library.as_ref().is_some_and(|library| library.program().is_some())
+    }
+
+    /// The session is in this state.
+    fn has_state(&mut self, state: State, shared: &mut Shared) {
+        match state {
+            State::Connected if self.abandons => self.die(false, shared),
+            State::Connecting | State::Connected => {}
+            State::Expired | State::AuthFailed | State::Closed => {
+                shared.recorder.counters.counts.sessions_expired +=
+                    u64::from(state == State::Expired);
+                let left = self.calls.len();
+                let none = if left == 0 { Ok(()) } else { Err(format!("{left} calls never end")) };
+                shared.check(Check::CALLS, none);
+                self.end(shared);
+            }
         }
     }
 
@@ -333,16 +343,7 @@ impl Client {
                 });
                 self.plan_next_call(true, shared);
             }
-            Effect::State(State::Connected) if self.abandons => self.die(false, shared),
-            Effect::State(State::Connecting | State::Connected) => {}
-            Effect::State(state @ (State::Expired | State::AuthFailed | State::Closed)) => {
-                shared.recorder.counters.counts.sessions_expired +=
-                    u64::from(state == State::Expired);
-                let left = self.calls.len();
-                let none = if left == 0 { Ok(()) } else { Err(format!("{left} calls never end")) };
-                shared.check(Check::CALLS, none);
-                self.end(shared);
-            }
+            Effect::State(state) => self.has_state(state, shared),
         }
     }
 

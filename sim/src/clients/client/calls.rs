@@ -165,8 +165,7 @@ impl Client {
 
     /// Whether it has a session without a program, and no probe is requested.
     fn calls_freely(&self) -> bool {
-        let workload = self.library.as_ref().is_some_and(|library| library.program().is_none());
-        workload && self.probe == Probe::NotAsked
+        self.library.is_some() && !self.runs_program() && self.probe == Probe::NotAsked
     }
 
     fn call(&mut self, op: Op, shared: &mut Shared) {
@@ -188,7 +187,7 @@ impl Client {
 
     fn submit(&mut self, op: Op, request: Request, probe: bool, shared: &mut Shared) {
         // A program proves that it makes progress by what it does anyway.
-        if self.library.as_ref().is_some_and(|library| library.program().is_some()) {
+        if self.runs_program() {
             return;
         }
         self.next_call += 1;

@@ -102,8 +102,8 @@ impl Client {
                 let (incarnation, before) = (self.incarnation, self.events);
                 self.step(Input::Received { link, bytes }, shared);
                 // The library delivers nothing more once the session or the connection is closed.
-                let knows = self.conns.get(&conn).is_some_and(|tap| !tap.resumed)
-                    && self.library.as_ref().is_some_and(|library| library.program().is_none());
+                let knows =
+                    self.conns.get(&conn).is_some_and(|tap| !tap.resumed) && !self.runs_program();
                 if incarnation == self.incarnation && knows {
                     let delivered = self.events - before;
                     let all = (delivered == due).then_some(()).ok_or_else(|| {

@@ -96,8 +96,7 @@ impl Client {
     /// only id and password, and requests another timeout.
     pub fn restart(&mut self, silent: bool, timeout_ms: u64, after: u64, shared: &mut Shared) {
         // The nodes of a program's earlier incarnation would live on with its session.
-        let program = self.library.as_ref().is_some_and(|library| library.program().is_some());
-        let Some(identity) = self.identity().filter(|_| !program) else {
+        let Some(identity) = self.identity().filter(|_| !self.runs_program()) else {
             return self.die(silent, shared);
         };
         self.vanish(silent, shared);
