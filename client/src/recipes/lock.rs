@@ -26,6 +26,9 @@ const PREFIX: &str = "lock-";
 /// must not be changed by two holders checks the [token](LockGuard::token) of each request and
 /// refuses a lower one than it has seen; tokens rise from holder to holder.
 ///
+/// That it works with any number of waiters: their names have to fit into one reply of the server,
+/// some 20,000 by default. Beyond that acquiring fails, and a node may stay until its session ends.
+///
 /// When the connection is lost the lock is still held, as long as the session lives; waiting goes
 /// on after the reconnection. When the session expires, [`LockGuard::lost`] completes, and waiting
 /// fails with a fatal error.

@@ -68,7 +68,8 @@ impl Options {
             rare::draw(seeds, servers, &mut server, &mut workload, &mut peers);
             rare::draw_read_only(seeds, (servers, &local), &mut server, &mut workload);
             rare::draw_leader_serves(seeds, servers, &mut server);
-            rare::draw_programs(seeds, (clients, &local, config_change_one_in), &mut workload);
+            let rules = (&local, config_change_one_in);
+            rare::draw_programs(seeds, clients, rules, &server, &mut workload);
         }
         if wide && faults.has(Fault::ClientSlow) {
             rare::draw_small_output(seeds, &mut server);
