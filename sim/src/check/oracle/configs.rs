@@ -296,7 +296,10 @@ impl Zab {
             return self.quorum_of(by).most(|id| held(id, zxid));
         };
         let path = self.servers[&by].path();
-        let mut voters = match configs.last_on(&self.committed) {
+        // A leader's late acknowledgements make a quorum of the voters it begins with, whatever
+        // later epochs have committed (seed 0xf583b79743ec of the swarm at f583b79).
+        let before = configs.proposed.range(..=zxid).rev();
+        let mut voters = match before.into_iter().find(|(at, _)| self.committed.contains(**at)) {
             Some((_, config)) => &config.voters,
             None => &self.voters,
         };
