@@ -385,7 +385,7 @@ impl Process {
             let Some(delivered) = self.inbox.pop_front() else { break };
             self.take(now, delivered, shared);
         }
-        for id in std::mem::take(&mut self.blocked) {
+        for id in self.blocked.clone() {
             self.flush_socket(now, id, shared);
         }
         for id in std::mem::take(&mut self.held) {
