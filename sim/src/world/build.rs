@@ -57,6 +57,7 @@ impl World {
             bad_clients: BTreeMap::new(),
             byzantine_peers: BTreeMap::new(),
             usurped: None,
+            claims_far: None,
             partitions: Vec::new(),
             fault_rng: Fault::ALL.map(|fault| seeds.stream("faults", fault as u64)),
             refusing_until: Instant(0),

@@ -62,6 +62,8 @@ pub struct World {
     bad_clients: BTreeMap<ConnId, BadClient>,
     byzantine_peers: BTreeMap<ConnId, ByzantinePeer>,
     usurped: Option<Usurped>,
+    /// The server in whose name byzantine peers claim epochs far ahead of all others.
+    claims_far: Option<ServerId>,
     /// Planned partitions; an [`Event::Parts`] starts each.
     partitions: Vec<Partition>,
     /// Random streams, one per kind of fault.
