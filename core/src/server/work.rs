@@ -118,7 +118,8 @@ impl Server {
         if let Role::Leading(leader) = &mut self.role
             && committed > before
         {
-            leader.send_commit(committed, &mut self.replica, cx);
+            let effect = leader.send_commit(committed, &mut self.replica, cx);
+            self.apply_leader_effect(effect, cx);
         } else if let Role::Following(follower) = &mut self.role
             && committed > before
         {

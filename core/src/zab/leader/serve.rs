@@ -3,8 +3,6 @@
 //! Owns the way of a write, a session and a sync through the leader, and the answers to pings. Must
 //! not know how an epoch begins: `establish` does.
 
-use std::collections::VecDeque;
-
 use super::sync_requests::SyncWaiter;
 use super::{Leader, LeaderEffect};
 use crate::cx::Cx;
@@ -165,12 +163,13 @@ impl Leader {
         resumption
     }
 
-    /// Adds a sync, which completes once a quorum has confirmed this leader.
+    /// Adds a sync, which completes once a quorum has confirmed this leader, and what was proposed
+    /// before it is committed.
     pub(crate) fn sync(&mut self, waiter: SyncWaiter, cx: &mut Cx<'_>) -> LeaderEffect {
         let Some(proposer) = self.proposer() else {
             return LeaderEffect::None;
         };
-        if proposer.syncs.push(waiter) {
+        if proposer.syncs.push(waiter, proposer.last_proposed) {
             cx.mark(Mark::SyncShared);
             return LeaderEffect::None;
         }
@@ -179,8 +178,13 @@ impl Leader {
     }
 
     /// Informs the learners that the history is committed up to `zxid`. An observer that has waited
-    /// for that serves from now on.
-    pub(crate) fn send_commit(&mut self, zxid: Zxid, replica: &mut Replica, cx: &mut Cx<'_>) {
+    /// for that serves from now on, and syncs that have waited for it complete.
+    pub(crate) fn send_commit(
+        &mut self,
+        zxid: Zxid,
+        replica: &mut Replica,
+        cx: &mut Cx<'_>,
+    ) -> LeaderEffect {
         let serves = self.serving().is_some();
         for learner in self.learners.values_mut() {
             learner.commit(zxid, replica, cx);
@@ -192,6 +196,9 @@ impl Leader {
         if serves {
             replica.hold_recent(Some(zxid));
         }
+        let Some(proposer) = self.proposer() else { return LeaderEffect::None };
+        proposer.syncs.on_committed(zxid);
+        if proposer.syncs.len() == 0 { LeaderEffect::None } else { self.confirm(cx) }
     }
 
     pub(super) fn on_ack(
@@ -332,7 +339,7 @@ impl Leader {
             let Some(proposer) = self.proposer() else {
                 return LeaderEffect::None;
             };
-            let satisfied: VecDeque<SyncWaiter> = proposer.syncs.on_confirmed(confirmed);
+            let satisfied = proposer.syncs.on_confirmed(confirmed);
             let more = proposer.syncs.want_ping();
             for waiter in satisfied {
                 let SyncWaiter { link, behind, conn, request } = waiter;

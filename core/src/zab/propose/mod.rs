@@ -42,7 +42,7 @@ pub(crate) struct Proposer {
     next_session: BTreeMap<u8, SessionId>,
     /// Sessions whose creation or upgrade is proposed and not applied.
     beginning: BTreeSet<SessionId>,
-    last_proposed: Zxid,
+    pub(crate) last_proposed: Zxid,
     /// The last zxid that each voter has acknowledged.
     acked: BTreeMap<ServerId, Zxid>,
     pub(crate) syncs: Syncs,
@@ -107,7 +107,7 @@ impl Proposer {
             beginning: BTreeSet::new(),
             last_proposed: Zxid::start_of(epoch),
             acked: BTreeMap::new(),
-            syncs: Syncs::default(),
+            syncs: Syncs::new(Zxid::start_of(epoch)),
             reconfigured_at: None,
         }
     }

@@ -216,8 +216,8 @@ impl Process {
 
     /// Reports now and then which client has waited longest; an oracle judges whether it should
     /// have. While a client does not take its output, and at the moment when it has taken the last
-    /// of it, no request of it need be answered: seed 0x1732c of the swarm has a client that takes a
-    /// byte every 16 ms, and seed 0xf583b79742ee at f583b79 one that then takes all at once.
+    /// of it, no request of it need be answered: seed 0x1732c of the swarm has a client that takes
+    /// a byte every 16 ms, and seed 0xf583b79742ee at f583b79 one that then takes all at once.
     pub(super) fn observe_longest_wait(&mut self, clock: &Clock, shared: &mut Shared) {
         if shared.now < self.waits_observed.after(LOOK) {
             return;
