@@ -65,9 +65,10 @@ impl Error {
             | Failure::UnknownCode(_)
             | Failure::Full
             | Failure::TooLarge
-            | Failure::RelativePath
+            | Failure::InvalidPath(_)
             | Failure::NotACall
             | Failure::Lagged
+            | Failure::WatchRemoved
             | Failure::OtherReply => ErrorClass::Operation,
         }
     }

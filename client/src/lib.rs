@@ -32,7 +32,8 @@
 //!
 //! # Runtimes
 //! `Client::connect` (feature `tokio`, on by default) spawns a [`Driver`] on tokio. Any other
-//! runtime needs an implementation of [`Runtime`]: connect, sleep, and a clock.
+//! runtime needs an implementation of [`Runtime`]: connect, sleep, and a clock. Programs without
+//! asynchronous code use the module `blocking`.
 //!
 //! # The session as a state machine
 //! A [`Session`] takes one [`Input`] at a time and appends effects to an [`Outbox`], like the
@@ -56,6 +57,8 @@
 //! completions and events come in the order in which the server sent them (CLIENT-12); a step
 //! cannot fail; no bytes from a server make it panic; equal seeds and inputs give equal effects.
 
+#[cfg(feature = "tokio")]
+pub mod blocking;
 mod error;
 mod handle;
 pub mod recipes;
@@ -66,8 +69,8 @@ mod tokio;
 
 pub use error::{Error, ErrorClass};
 pub use handle::{
-    Call, Client, CreateMode, CreateOptions, Engine, Multi, MultiError, MultiOutcome, OneshotWatch,
-    WatchStream,
+    Call, Client, CreateMode, CreateOptions, Engine, Multi, MultiError, MultiOutcome, MultiRead,
+    MultiReadOutcome, OneshotWatch, Reconfig, WatchStream,
 };
 pub use runtime::{Driver, Runtime};
 pub use session::{
@@ -77,5 +80,7 @@ pub use session::{
 #[cfg(feature = "tokio")]
 pub use tokio::ClientBuilder;
 /// What requests, replies and events carry.
-pub use zabkeeper_core::wire::{Acl, AddWatchMode, EventType, Id, Perms, Stat, WatchEvent};
+pub use zabkeeper_core::wire::{
+    Acl, AddWatchMode, EventType, Id, Perms, Stat, WatchEvent, WatcherType,
+};
 pub use zabkeeper_core::{ErrorCode, Instant, SessionId, Zxid};

@@ -13,7 +13,7 @@ use futures::io::{AsyncRead, AsyncWrite};
 use zabkeeper_core::Instant;
 
 use crate::handle::Engine;
-use crate::session::{ConnectString, Effect, Input, LinkId, Outbox, ServerAddr};
+use crate::session::{Effect, Input, LinkId, Outbox, ServerAddr};
 
 /// Bytes that are read from a connection at once, at most.
 const READ_BYTES: usize = 64 << 10;
@@ -41,7 +41,6 @@ pub trait Runtime: Unpin {
 pub struct Driver<R: Runtime> {
     engine: Engine,
     runtime: R,
-    servers: ConnectString,
     connecting: Option<(LinkId, Pin<Box<R::Connect>>)>,
     link: Option<Link<R::Connection>>,
     sleep: Option<(Instant, Pin<Box<R::Sleep>>)>,
@@ -57,12 +56,11 @@ struct Link<C> {
 }
 
 impl<R: Runtime> Driver<R> {
-    /// The driver of this engine, whose session connects to `servers`.
-    pub fn new(engine: Engine, servers: ConnectString, runtime: R) -> Driver<R> {
+    /// The driver of this engine.
+    pub fn new(engine: Engine, runtime: R) -> Driver<R> {
         Driver {
             engine,
             runtime,
-            servers,
             connecting: None,
             link: None,
             sleep: None,
@@ -125,7 +123,7 @@ impl<R: Runtime> Driver<R> {
         for effect in self.out.effects.drain(..) {
             match effect {
                 Effect::Dial { link, server } => {
-                    let connect = self.runtime.connect(&self.servers.servers()[server]);
+                    let connect = self.runtime.connect(&server);
                     self.connecting = Some((link, Box::pin(connect)));
                 }
                 Effect::Send { link, bytes } => {

@@ -76,13 +76,33 @@ impl ClientBuilder {
     /// # Panics
     /// Outside of a tokio runtime, or if the system gives no random numbers.
     pub fn spawn(self) -> Client {
+        let (client, engine) = self.build();
+        tokio::spawn(Driver::new(engine, TokioRuntime::new()));
+        client
+    }
+
+    /// [`ClientBuilder::spawn`] without a runtime: the driver gets a thread of its own, which ends
+    /// with the session. See [`blocking`](crate::blocking).
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    ///
+    /// # Panics
+    /// If the system gives no random numbers.
+    pub fn spawn_thread(self) -> io::Result<Client> {
+        let (client, engine) = self.build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new().name("zabkeeper client".to_owned()).spawn(move || {
+            runtime.block_on(async { Driver::new(engine, TokioRuntime::new()).await });
+        })?;
+        Ok(client)
+    }
+
+    fn build(self) -> (Client, Engine) {
         let mut seed = [0; 16];
         getrandom::fill(&mut seed).expect("the system gives random numbers");
-        let servers = self.config.servers.clone();
         let (client, engine) = Engine::new(self.config, u128::from_le_bytes(seed));
-        let engine = engine.with_request_timeout(self.request_timeout);
-        tokio::spawn(Driver::new(engine, servers, TokioRuntime::new()));
-        client
+        (client, engine.with_request_timeout(self.request_timeout))
     }
 
     /// [`ClientBuilder::spawn`], and waits until a server has accepted the session.

@@ -4,11 +4,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::channel::oneshot;
 
 use super::engine::Answer;
+use super::view::View;
 use super::watch::Watch;
 use crate::error::Error;
 use crate::session::{Done, Failure};
@@ -25,6 +27,7 @@ pub struct Call<T> {
     /// `None` if the operation was refused before it was queued.
     answer: Result<oneshot::Receiver<Answer>, Failure>,
     read: Read<T>,
+    view: Arc<View>,
 }
 
 /// Makes the result from the answer.
@@ -36,8 +39,9 @@ impl<T> Call<T> {
         path: String,
         answer: Result<oneshot::Receiver<Answer>, Failure>,
         read: Read<T>,
+        view: Arc<View>,
     ) -> Call<T> {
-        Call { operation, path, answer, read }
+        Call { operation, path, answer, read, view }
     }
 }
 
@@ -49,7 +53,7 @@ impl<T> Future for Call<T> {
             Ok(answer) => {
                 let answer = std::task::ready!(Pin::new(answer).poll(cx));
                 // The driver has ended, and the session with it.
-                let (result, watch) = answer.unwrap_or((Err(Failure::Closed), None));
+                let (result, watch) = answer.unwrap_or((Err(self.view.failure()), None));
                 (self.read)(result, watch)
             }
             Err(refused) => Err(*refused),

@@ -7,6 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use zabkeeper_core::wire::{Acl, Request};
 
+use crate::session::path_fault;
+
 /// The kind of a new node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CreateMode {
@@ -43,6 +45,16 @@ impl CreateMode {
         CreateOptions { mode: self, acl: acl.into() }
     }
 
+    /// Does the server append ten digits to the name?
+    fn is_sequential(self) -> bool {
+        matches!(
+            self,
+            CreateMode::PersistentSequential
+                | CreateMode::EphemeralSequential
+                | CreateMode::PersistentSequentialTtl(_)
+        )
+    }
+
     fn flags(self) -> i32 {
         match self {
             CreateMode::Persistent => 0,
@@ -63,6 +75,11 @@ impl From<CreateMode> for CreateOptions {
 }
 
 impl CreateOptions {
+    /// Why ZooKeeper creates no such node; it checks the name with the digits that it appends.
+    pub(super) fn path_fault(&self, path: &str) -> Option<&'static str> {
+        if self.mode.is_sequential() { path_fault(&format!("{path}0")) } else { path_fault(path) }
+    }
+
     pub(super) fn request(self, path: String, data: Bytes) -> Request {
         let CreateOptions { mode, acl } = self;
         let (data, flags) = (Some(data), mode.flags());

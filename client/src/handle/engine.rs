@@ -19,7 +19,9 @@ use zabkeeper_core::{ErrorCode, Instant};
 use super::Client;
 use super::view::View;
 use super::watch::{Wanted, Watch, Watchers};
-use crate::session::{CallId, Config, Done, Effect, Failure, Input, Outbox, Session, State};
+use crate::session::{
+    CallId, Config, ConnectString, Done, Effect, Failure, Input, Outbox, Session, State,
+};
 
 /// Commands that are taken before the engine lets the driver write to its socket.
 const COMMANDS_AT_ONCE: usize = 256;
@@ -27,7 +29,9 @@ const COMMANDS_AT_ONCE: usize = 256;
 /// What a handle asks of the engine.
 pub(super) enum Command {
     /// A request, the path and the kind of the watch that it sets, and who waits for the reply.
-    Call { request: Request, wanted: Option<(String, Wanted)>, reply: oneshot::Sender<Answer> },
+    Call { request: Asked, wanted: Option<(String, Wanted)>, reply: oneshot::Sender<Answer> },
+    /// The ensemble consists of these servers now.
+    Servers(ConnectString),
     /// Completes after this time.
     Sleep(Duration, oneshot::Sender<()>),
     /// Wants every later state.
@@ -36,6 +40,14 @@ pub(super) enum Command {
     Detach(Detached),
     /// Closes the session.
     Close,
+}
+
+/// What a call asks of the session.
+pub(super) enum Asked {
+    /// A request, with paths as the caller knows them.
+    Request(Request),
+    /// The configuration of the ensemble, and a watch if the flag is set.
+    Config(bool),
 }
 
 /// What a dropped guard has still to do.
@@ -177,8 +189,13 @@ impl Engine {
                 let deadline = self.request_timeout.map(|timeout| now.after(timeout));
                 self.deadlines.extend(deadline.map(|at| (at, call)));
                 self.calls.insert(call, Waiter { reply, wanted, deadline });
-                self.pass(now, Input::Submit(call, request), out);
+                let input = match request {
+                    Asked::Request(request) => Input::Submit(call, request),
+                    Asked::Config(watch) => Input::ReadConfig(call, watch),
+                };
+                self.pass(now, input, out);
             }
+            Command::Servers(servers) => self.pass(now, Input::Servers(servers), out),
             Command::Sleep(time, sleeper) => {
                 self.last_sleeper += 1;
                 self.sleepers.insert((now.after(time), self.last_sleeper), sleeper);
@@ -216,7 +233,16 @@ impl Engine {
         let absent = result == Err(Failure::Code(ErrorCode::NoNode));
         let is_set =
             |wanted: &(String, Wanted)| result.is_ok() || absent && wanted.1 == Wanted::Exists;
-        let watch = wanted.filter(is_set).map(|(path, wanted)| self.watchers.add(&path, wanted));
+        let watch = wanted.filter(is_set).and_then(|(path, wanted)| match wanted {
+            Wanted::Config => Some(self.watchers.add(&self.session.config_path(), Wanted::Data)),
+            Wanted::Removal(kind) => {
+                self.watchers.remove(&path, kind);
+                None
+            }
+            Wanted::Data | Wanted::Exists | Wanted::Children | Wanted::Stream(_) => {
+                Some(self.watchers.add(&path, wanted))
+            }
+        });
         // Who has dropped the future does not want the answer. Its watch, if any, is removed.
         let _ = reply.send((result, watch));
     }
@@ -250,7 +276,7 @@ fn unwatch(path: String, mode: AddWatchMode) -> Command {
         AddWatchMode::Persistent => WatcherType::Persistent,
         AddWatchMode::PersistentRecursive => WatcherType::PersistentRecursive,
     };
-    let request = Request::Watches { path, kind, remove: true };
+    let request = Asked::Request(Request::Watches { path, kind, remove: true });
     Command::Call { request, wanted: None, reply: oneshot::channel().0 }
 }
 

@@ -6,8 +6,10 @@
 mod call;
 mod create;
 mod engine;
+mod ensemble;
 mod multi;
 mod read;
+mod subtree;
 mod view;
 mod watch;
 
@@ -19,20 +21,21 @@ use bytes::Bytes;
 use futures::channel::{mpsc, oneshot};
 use futures::stream::Stream;
 use futures::{FutureExt, StreamExt};
-use zabkeeper_core::SessionId;
-use zabkeeper_core::wire::{Acl, AddWatchMode, Id, Request, Secret, Stat};
+use zabkeeper_core::wire::{Acl, AddWatchMode, Id, Request, Secret, Stat, WatcherType};
+use zabkeeper_core::{ErrorCode, SessionId};
 
 pub use self::call::Call;
 use self::call::Read;
 pub use self::create::{CreateMode, CreateOptions};
 pub use self::engine::Engine;
-use self::engine::{Answer, Command};
-pub use self::multi::{Multi, MultiError, MultiOutcome};
+use self::engine::{Answer, Asked, Command};
+pub use self::ensemble::Reconfig;
+pub use self::multi::{Multi, MultiError, MultiOutcome, MultiRead, MultiReadOutcome};
 use self::view::View;
 use self::watch::Wanted;
 pub use self::watch::{OneshotWatch, WatchStream};
 use crate::error::Error;
-use crate::session::{Failure, State};
+use crate::session::{Failure, State, path_fault};
 
 /// A handle of a session with a ZooKeeper ensemble. Clones share the session.
 ///
@@ -41,7 +44,8 @@ use crate::session::{Failure, State};
 /// session is closed.
 ///
 /// While no server is connected, operations wait; they fail with
-/// [`Failure::ConnectionLoss`] when an attempt to connect fails or a connection is lost.
+/// [`Failure::ConnectionLoss`] when an attempt to connect fails or a connection is lost. A path
+/// that ZooKeeper would refuse fails at once with [`Failure::InvalidPath`], which says why.
 #[derive(Clone)]
 pub struct Client {
     commands: mpsc::UnboundedSender<Command>,
@@ -95,7 +99,9 @@ impl Client {
         options: CreateOptions,
         read: Read<T>,
     ) -> Call<T> {
-        self.ask("create", path.clone(), options.request(path, data), None, read)
+        let fault = options.path_fault(&path);
+        let request = options.request(path.clone(), data);
+        self.ask("create", path, fault.map_or(Ok(request), Err), None, read)
     }
 
     /// Deletes a node without children; `version` is that of its data, `None` for any.
@@ -105,7 +111,7 @@ impl Client {
     pub fn delete(&self, path: impl Into<String>, version: impl Into<Option<i32>>) -> Call<()> {
         let (path, version) = (path.into(), version.into().unwrap_or(-1));
         let request = Request::Delete { path: path.clone(), version };
-        self.ask("delete", path, request, None, read::nothing)
+        self.on("delete", path, request, None, read::nothing)
     }
 
     /// The statistics of a node, `None` if it does not exist.
@@ -115,7 +121,7 @@ impl Client {
     pub fn exists(&self, path: impl Into<String>) -> Call<Option<Stat>> {
         let path = path.into();
         let request = Request::Exists { path: path.clone(), watch: false };
-        self.ask("exists", path, request, None, read::stat_or_none)
+        self.on("exists", path, request, None, read::stat_or_none)
     }
 
     /// [`Client::exists`], and a watch that fires when the node is created, changed or deleted.
@@ -125,7 +131,7 @@ impl Client {
     pub fn exists_and_watch(&self, path: impl Into<String>) -> Call<(Option<Stat>, OneshotWatch)> {
         let path = path.into();
         let request = Request::Exists { path: path.clone(), watch: true };
-        self.ask("exists", path, request, Some(Wanted::Exists), read::stat_or_none_and_watch)
+        self.on("exists", path, request, Some(Wanted::Exists), read::stat_or_none_and_watch)
     }
 
     /// The data and the statistics of a node.
@@ -135,7 +141,7 @@ impl Client {
     pub fn get(&self, path: impl Into<String>) -> Call<(Bytes, Stat)> {
         let path = path.into();
         let request = Request::GetData { path: path.clone(), watch: false };
-        self.ask("get", path, request, None, read::data)
+        self.on("get", path, request, None, read::data)
     }
 
     /// [`Client::get`], and a watch that fires when the node is changed or deleted.
@@ -145,7 +151,7 @@ impl Client {
     pub fn get_and_watch(&self, path: impl Into<String>) -> Call<(Bytes, Stat, OneshotWatch)> {
         let path = path.into();
         let request = Request::GetData { path: path.clone(), watch: true };
-        self.ask("get", path, request, Some(Wanted::Data), read::data_and_watch)
+        self.on("get", path, request, Some(Wanted::Data), read::data_and_watch)
     }
 
     /// Sets the data of a node and returns its new statistics; `version` is the expected one,
@@ -162,7 +168,7 @@ impl Client {
     ) -> Call<Stat> {
         let (path, version) = (path.into(), version.into().unwrap_or(-1));
         let request = Request::SetData { path: path.clone(), data: Some(data.into()), version };
-        self.ask("set", path, request, None, read::stat)
+        self.on("set", path, request, None, read::stat)
     }
 
     /// The names of a node's children, in no particular order, and the node's statistics.
@@ -172,7 +178,7 @@ impl Client {
     pub fn children(&self, path: impl Into<String>) -> Call<(Vec<String>, Stat)> {
         let path = path.into();
         let request = Request::GetChildren { path: path.clone(), watch: false, with_stat: true };
-        self.ask("ls", path, request, None, read::children)
+        self.on("ls", path, request, None, read::children)
     }
 
     /// [`Client::children`], and a watch that fires when a child is created or deleted, or the node
@@ -186,7 +192,7 @@ impl Client {
     ) -> Call<(Vec<String>, Stat, OneshotWatch)> {
         let path = path.into();
         let request = Request::GetChildren { path: path.clone(), watch: true, with_stat: true };
-        self.ask("ls", path, request, Some(Wanted::Children), read::children_and_watch)
+        self.on("ls", path, request, Some(Wanted::Children), read::children_and_watch)
     }
 
     /// The access control list of a node, and the node's statistics.
@@ -196,7 +202,7 @@ impl Client {
     pub fn acl(&self, path: impl Into<String>) -> Call<(Vec<Acl>, Stat)> {
         let path = path.into();
         let request = Request::GetAcl { path: path.clone() };
-        self.ask("getAcl", path, request, None, read::acl)
+        self.on("getAcl", path, request, None, read::acl)
     }
 
     /// Replaces the access control list of a node; `version` is the expected one of the list,
@@ -212,7 +218,7 @@ impl Client {
     ) -> Call<Stat> {
         let (path, version) = (path.into(), version.into().unwrap_or(-1));
         let request = Request::SetAcl { path: path.clone(), acl: acl.into(), version };
-        self.ask("setAcl", path, request, None, read::stat)
+        self.on("setAcl", path, request, None, read::stat)
     }
 
     /// Waits until the server that this session is connected with has applied everything that was
@@ -223,7 +229,7 @@ impl Client {
     pub fn sync(&self, path: impl Into<String>) -> Call<()> {
         let path = path.into();
         let request = Request::Sync { path: path.clone() };
-        self.ask("sync", path, request, None, read::nothing)
+        self.on("sync", path, request, None, read::nothing)
     }
 
     /// The paths of this session's ephemeral nodes that begin with `prefix`. As with ZooKeeper's
@@ -234,7 +240,7 @@ impl Client {
     pub fn ephemerals(&self, prefix: impl Into<String>) -> Call<Vec<String>> {
         let prefix = prefix.into();
         let request = Request::GetEphemerals { prefix: prefix.clone() };
-        self.ask("getEphemerals", prefix, request, None, read::paths)
+        self.ask("getEphemerals", prefix, Ok(request), None, read::paths)
     }
 
     /// The number of a node's descendants.
@@ -244,7 +250,7 @@ impl Client {
     pub fn all_children_number(&self, path: impl Into<String>) -> Call<u32> {
         let path = path.into();
         let request = Request::GetAllChildrenNumber { path: path.clone() };
-        self.ask("getAllChildrenNumber", path, request, None, read::number)
+        self.on("getAllChildrenNumber", path, request, None, read::number)
     }
 
     /// Watches a path for all changes from now on, whether or not there is a node: the node and its
@@ -255,7 +261,7 @@ impl Client {
     pub fn watch(&self, path: impl Into<String>, mode: AddWatchMode) -> Call<WatchStream> {
         let path = path.into();
         let request = Request::AddWatch { path: path.clone(), mode };
-        self.ask("addWatch", path, request, Some(Wanted::Stream(mode)), read::stream)
+        self.on("addWatch", path, request, Some(Wanted::Stream(mode)), read::stream)
     }
 
     /// Carries several operations out as one transaction, all or none.
@@ -267,12 +273,32 @@ impl Client {
         self.ask("multi", String::new(), multi.into_request(), None, read::multi)
     }
 
+    /// Reads several nodes at one moment: no write is made in between. Each has a result or an
+    /// error of its own.
+    ///
+    /// # Errors
+    /// Those of every operation.
+    pub fn multi_read(&self, multi: MultiRead) -> Call<Vec<Result<MultiReadOutcome, ErrorCode>>> {
+        self.ask("multiRead", String::new(), multi.into_request(), None, read::multi_read)
+    }
+
+    /// Removes all watches of this kind that this handle and its clones have set on a path. Their
+    /// futures and streams end with [`Failure::WatchRemoved`].
+    ///
+    /// # Errors
+    /// `NoWatcher` if there is none.
+    pub fn remove_watches(&self, path: impl Into<String>, kind: WatcherType) -> Call<()> {
+        let path = path.into();
+        let request = Request::Watches { path: path.clone(), kind, remove: true };
+        self.on("removewatches", path, request, Some(Wanted::Removal(kind)), read::nothing)
+    }
+
     /// The identities that the server knows this client by.
     ///
     /// # Errors
     /// Those of every operation.
     pub fn who_am_i(&self) -> Call<Vec<Id>> {
-        self.ask("whoami", String::new(), Request::WhoAmI, None, read::identities)
+        self.ask("whoami", String::new(), Ok(Request::WhoAmI), None, read::identities)
     }
 
     /// Adds an identity, such as scheme `digest` with `user:password`. It is sent again on each new
@@ -283,7 +309,7 @@ impl Client {
     pub fn add_auth(&self, scheme: impl Into<String>, auth: impl Into<Bytes>) -> Call<()> {
         let scheme = scheme.into();
         let request = Request::Auth { scheme: scheme.clone(), auth: Secret(Some(auth.into())) };
-        self.ask("addauth", scheme, request, None, read::nothing)
+        self.ask("addauth", scheme, Ok(request), None, read::nothing)
     }
 
     /// The state of the session.
@@ -350,7 +376,8 @@ impl Client {
         let _ = self.commands.unbounded_send(Command::Detach(Box::pin(future)));
     }
 
-    fn ask<T>(
+    /// An operation on a path.
+    fn on<T>(
         &self,
         operation: &'static str,
         path: String,
@@ -358,10 +385,37 @@ impl Client {
         wanted: Option<Wanted>,
         read: Read<T>,
     ) -> Call<T> {
+        let fault = path_fault(&path);
+        self.ask(operation, path, fault.map_or(Ok(request), Err), wanted, read)
+    }
+
+    /// An operation; instead of a request, why a path of it is none.
+    fn ask<T>(
+        &self,
+        operation: &'static str,
+        path: String,
+        request: Result<Request, &'static str>,
+        wanted: Option<Wanted>,
+        read: Read<T>,
+    ) -> Call<T> {
+        let request = request.map(Asked::Request).map_err(Failure::InvalidPath);
+        self.queue(operation, path, request, wanted, read)
+    }
+
+    fn queue<T>(
+        &self,
+        operation: &'static str,
+        path: String,
+        request: Result<Asked, Failure>,
+        wanted: Option<Wanted>,
+        read: Read<T>,
+    ) -> Call<T> {
         let (reply, answer): (_, oneshot::Receiver<Answer>) = oneshot::channel();
         let wanted = wanted.map(|wanted| (path.clone(), wanted));
-        let command = Command::Call { request, wanted, reply };
-        let queued = self.commands.unbounded_send(command).map_err(|_| Failure::Closed);
-        Call::new(operation, path, queued.map(|()| answer), read)
+        let queued = request.and_then(|request| {
+            let command = Command::Call { request, wanted, reply };
+            self.commands.unbounded_send(command).map_err(|_| self.view.failure())
+        });
+        Call::new(operation, path, queued.map(|()| answer), read, self.view.clone())
     }
 }

@@ -9,13 +9,15 @@ use zabkeeper_core::ErrorCode;
 use zabkeeper_core::wire::{MultiResult, Request, Stat};
 
 use super::create::CreateOptions;
-use crate::session::Failure;
+use crate::session::{Failure, path_fault};
 
 /// The operations of a transaction, which are carried out all or none, in this order. Each one sees
 /// the effects of those before it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Multi {
     operations: Vec<Request>,
+    /// What is wrong with the first path that ZooKeeper would refuse.
+    fault: Option<&'static str>,
 }
 
 /// What an operation of a transaction has done.
@@ -48,39 +50,40 @@ impl Multi {
 
     /// Creates a node, as [`Client::create`](crate::Client::create) does.
     pub fn create(
-        mut self,
+        self,
         path: impl Into<String>,
         data: impl Into<Bytes>,
         options: impl Into<CreateOptions>,
     ) -> Multi {
-        self.operations.push(options.into().request(path.into(), data.into()));
-        self
+        let (path, options) = (path.into(), options.into());
+        let fault = options.path_fault(&path);
+        self.push(options.request(path, data.into()), fault)
     }
 
     /// Deletes a node, as [`Client::delete`](crate::Client::delete) does.
-    pub fn delete(mut self, path: impl Into<String>, version: impl Into<Option<i32>>) -> Multi {
-        let version = version.into().unwrap_or(-1);
-        self.operations.push(Request::Delete { path: path.into(), version });
-        self
+    pub fn delete(self, path: impl Into<String>, version: impl Into<Option<i32>>) -> Multi {
+        let (path, version) = (path.into(), version.into().unwrap_or(-1));
+        let fault = path_fault(&path);
+        self.push(Request::Delete { path, version }, fault)
     }
 
     /// Sets the data of a node, as [`Client::set`](crate::Client::set) does.
     pub fn set(
-        mut self,
+        self,
         path: impl Into<String>,
         data: impl Into<Bytes>,
         version: impl Into<Option<i32>>,
     ) -> Multi {
-        let (data, version) = (Some(data.into()), version.into().unwrap_or(-1));
-        self.operations.push(Request::SetData { path: path.into(), data, version });
-        self
+        let (path, version) = (path.into(), version.into().unwrap_or(-1));
+        let fault = path_fault(&path);
+        self.push(Request::SetData { path, data: Some(data.into()), version }, fault)
     }
 
     /// Fails the transaction unless the node exists and its data have this version.
-    pub fn check(mut self, path: impl Into<String>, version: impl Into<Option<i32>>) -> Multi {
-        let version = version.into().unwrap_or(-1);
-        self.operations.push(Request::Check { path: path.into(), version });
-        self
+    pub fn check(self, path: impl Into<String>, version: impl Into<Option<i32>>) -> Multi {
+        let (path, version) = (path.into(), version.into().unwrap_or(-1));
+        let fault = path_fault(&path);
+        self.push(Request::Check { path, version }, fault)
     }
 
     /// The number of operations so far.
@@ -93,8 +96,85 @@ impl Multi {
         self.operations.is_empty()
     }
 
-    pub(super) fn into_request(self) -> Request {
-        Request::Multi(self.operations)
+    fn push(mut self, operation: Request, fault: Option<&'static str>) -> Multi {
+        self.operations.push(operation);
+        self.fault = self.fault.or(fault);
+        self
+    }
+
+    /// Fails with what is wrong with a path, if ZooKeeper would refuse one.
+    pub(super) fn into_request(self) -> Result<Request, &'static str> {
+        self.fault.map_or(Ok(Request::Multi(self.operations)), Err)
+    }
+}
+
+/// Nodes that are read at one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MultiRead {
+    reads: Vec<Request>,
+    /// What is wrong with the first path that ZooKeeper would refuse.
+    fault: Option<&'static str>,
+}
+
+/// What a read has found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MultiReadOutcome {
+    /// The data and the statistics of a node.
+    Data(Bytes, Stat),
+    /// The names of a node's children, in no particular order.
+    Children(Vec<String>),
+}
+
+impl MultiRead {
+    /// No read yet.
+    pub fn new() -> MultiRead {
+        MultiRead::default()
+    }
+
+    /// Reads the data of a node.
+    pub fn get(self, path: impl Into<String>) -> MultiRead {
+        let path = path.into();
+        let fault = path_fault(&path);
+        self.push(Request::GetData { path, watch: false }, fault)
+    }
+
+    /// Reads the names of a node's children.
+    pub fn children(self, path: impl Into<String>) -> MultiRead {
+        let path = path.into();
+        let fault = path_fault(&path);
+        self.push(Request::GetChildren { path, watch: false, with_stat: false }, fault)
+    }
+
+    fn push(mut self, read: Request, fault: Option<&'static str>) -> MultiRead {
+        self.reads.push(read);
+        self.fault = self.fault.or(fault);
+        self
+    }
+
+    /// Fails as [`Multi::into_request`] does.
+    pub(super) fn into_request(self) -> Result<Request, &'static str> {
+        self.fault.map_or(Ok(Request::MultiRead(self.reads)), Err)
+    }
+}
+
+/// The outcome of one read of several.
+pub(super) fn read_one(
+    result: MultiResult,
+) -> Result<Result<MultiReadOutcome, ErrorCode>, Failure> {
+    match result {
+        MultiResult::Data(data, stat) => {
+            Ok(Ok(MultiReadOutcome::Data(data.unwrap_or_default(), stat)))
+        }
+        MultiResult::Children(names) => Ok(Ok(MultiReadOutcome::Children(names))),
+        MultiResult::Failed(code) => match ErrorCode::from_wire(code) {
+            Some(code) => Ok(Err(code)),
+            None => Err(Failure::UnknownCode(code)),
+        },
+        MultiResult::Created(_)
+        | MultiResult::CreatedStat(..)
+        | MultiResult::Changed(_)
+        | MultiResult::Deleted
+        | MultiResult::Checked => Err(Failure::OtherReply),
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 use zabkeeper_core::wire::{Acl, Id, ReplyBody, Stat};
 
-use super::multi::{self, MultiError, MultiOutcome};
+use super::multi::{self, MultiError, MultiOutcome, MultiReadOutcome};
 use super::watch::{OneshotWatch, Watch, WatchStream};
 use crate::session::{Done, Failure};
 
@@ -96,6 +96,14 @@ pub(super) fn identities(reply: Reply, _: Option<Watch>) -> Read<Vec<Id>> {
 pub(super) fn multi(reply: Reply, _: Option<Watch>) -> Read<Result<Vec<MultiOutcome>, MultiError>> {
     let ReplyBody::Multi(results) = reply?.body else { return Err(Failure::OtherReply) };
     multi::read(results)
+}
+
+pub(super) fn multi_read(
+    reply: Reply,
+    _: Option<Watch>,
+) -> Read<Vec<Result<MultiReadOutcome, ErrorCode>>> {
+    let ReplyBody::Multi(results) = reply?.body else { return Err(Failure::OtherReply) };
+    results.into_iter().map(multi::read_one).collect()
 }
 
 pub(super) fn stream(reply: Reply, watch: Option<Watch>) -> Read<WatchStream> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use zabkeeper_core::SessionId;
 
-use crate::session::{Session, State};
+use crate::session::{Failure, Session, State};
 
 /// See the module. The engine writes, handles read; each value stands for itself.
 #[derive(Debug)]
@@ -17,8 +17,14 @@ pub(super) struct View {
     last_id: AtomicU64,
 }
 
-const STATES: [State; 5] =
-    [State::Connecting, State::Connected, State::Expired, State::AuthFailed, State::Closed];
+const STATES: [State; 6] = [
+    State::Connecting,
+    State::Connected,
+    State::ConnectedReadOnly,
+    State::Expired,
+    State::AuthFailed,
+    State::Closed,
+];
 
 impl View {
     pub(super) fn new(seed: u128) -> View {
@@ -38,11 +44,15 @@ impl View {
     pub(super) fn note(&self, session: &Session) {
         let state = session.state();
         let code = STATES.iter().position(|known| *known == state).unwrap_or_default();
-        self.state.store(u8::try_from(code).expect("five states"), Ordering::Release);
+        self.state.store(u8::try_from(code).expect("six states"), Ordering::Release);
         self.session.store(session.id().0, Ordering::Release);
     }
 
-    /// The driver is gone, so the session is left to expire.
+    /// Why calls fail whose engine has gone.
+    pub(super) fn failure(&self) -> Failure {
+        self.state().failure().unwrap_or(Failure::Closed)
+    }
+
     pub(super) fn state(&self) -> State {
         STATES[usize::from(self.state.load(Ordering::Acquire))]
     }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use futures::channel::{mpsc, oneshot};
 use futures::stream::{FusedStream, Stream};
-use zabkeeper_core::wire::{AddWatchMode, WatchEvent};
+use zabkeeper_core::wire::{AddWatchMode, WatchEvent, WatcherType};
 
 use crate::error::Error;
 use crate::session::Failure;
@@ -102,6 +102,10 @@ pub(super) enum Wanted {
     Children,
     /// addWatch.
     Stream(AddWatchMode),
+    /// The data of the node that shows the ensemble's configuration.
+    Config,
+    /// The end of the watches of this kind, not a watch.
+    Removal(WatcherType),
 }
 
 /// The receiver for the caller.
@@ -157,6 +161,7 @@ impl Watchers {
             Wanted::Data | Wanted::Exists => &mut self.data,
             Wanted::Children => &mut self.children,
             Wanted::Stream(mode) => return Watch::Stream(self.subscribe(path, mode)),
+            Wanted::Config | Wanted::Removal(_) => unreachable!("the engine handles them"),
         };
         let (sender, event) = oneshot::channel();
         let waiting = waiting.entry(path.clone()).or_default();
@@ -204,6 +209,25 @@ impl Watchers {
                 let removed = self.end(id, Failure::Lagged);
                 self.removed.extend(removed);
             }
+        }
+    }
+
+    /// The program has removed the watches of this kind from a path.
+    pub(super) fn remove(&mut self, path: &str, kind: WatcherType) {
+        let is = |other| kind == other || kind == WatcherType::Any;
+        let data = if is(WatcherType::Data) { self.data.remove(path) } else { None };
+        let children = if is(WatcherType::Children) { self.children.remove(path) } else { None };
+        for waiter in data.into_iter().chain(children).flatten() {
+            let _ = waiter.send(Err(Failure::WatchRemoved));
+        }
+        let of_mode = |mode| match mode {
+            AddWatchMode::Persistent => is(WatcherType::Persistent),
+            AddWatchMode::PersistentRecursive => is(WatcherType::PersistentRecursive),
+        };
+        let streams = self.streams.iter();
+        let streams = streams.filter(|(_, stream)| stream.path == path && of_mode(stream.mode));
+        for id in Vec::from_iter(streams.map(|(id, _)| *id)) {
+            self.end(id, Failure::WatchRemoved);
         }
     }
 

@@ -44,6 +44,11 @@ impl ConnectString {
         &self.chroot
     }
 
+    /// The servers are these from now on; the chroot stays.
+    pub(crate) fn replace_servers(&mut self, servers: Vec<ServerAddr>) {
+        self.servers = servers;
+    }
+
     /// The path as the server knows it; `None` if it is relative and would leave the chroot.
     pub(crate) fn to_server(&self, path: String) -> Option<String> {
         if self.chroot.is_empty() {
@@ -120,21 +125,32 @@ fn parse_server(text: &str) -> Result<ServerAddr, ConnectStringError> {
     Ok(ServerAddr { host: host.to_owned(), port })
 }
 
-/// Checks a chroot, which is empty or begins with a slash, by ZooKeeper's rules (`PathUtils`).
+/// Checks a chroot, which is empty or begins with a slash.
 fn check_chroot(chroot: &str) -> Result<(), ConnectStringError> {
-    for part in chroot.split('/').skip(1) {
-        let why = match part {
-            "" => "has an empty name; leave out the double or last slash",
-            "." | ".." => "must not be relative; write the whole path",
-            _ if part.contains(is_refused) => {
-                "has a character that ZooKeeper refuses; leave it out"
-            }
-            _ => continue,
-        };
-        return refuse(format!("chroot {chroot:?} {why}"));
+    match path_fault(chroot).filter(|_| !chroot.is_empty()) {
+        Some(why) => refuse(format!("chroot {chroot:?} {why}")),
+        None => Ok(()),
     }
-    Ok(())
 }
+
+/// Why ZooKeeper accepts no such path (`PathUtils`; CLIENT-15); `None` if it does.
+pub(crate) fn path_fault(path: &str) -> Option<&'static str> {
+    if path == "/" {
+        return None;
+    }
+    let Some(names) = path.strip_prefix('/') else { return Some(RELATIVE) };
+    names.split('/').find_map(|name| match name {
+        "" => Some("has an empty name; leave out the double or last slash"),
+        "." | ".." => Some("must not be relative; write the whole path"),
+        _ if name.contains(is_refused) => {
+            Some("has a character that ZooKeeper refuses; leave it out")
+        }
+        _ => None,
+    })
+}
+
+/// What is wrong with a path without its first slash.
+pub(crate) const RELATIVE: &str = "does not begin with a slash";
 
 /// Java checks UTF-16 units, so a character that needs two units falls into the refused range of
 /// surrogates.

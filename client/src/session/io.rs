@@ -19,6 +19,8 @@ use bytes::Bytes;
 use zabkeeper_core::wire::{ReplyBody, Request, WatchEvent};
 use zabkeeper_core::{ErrorCode, Malformed, SessionId, Zxid};
 
+use super::connect::{ConnectString, ServerAddr};
+
 /// The id of a connection to a server, assigned by the session from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub u64);
@@ -58,6 +60,13 @@ pub enum Input {
     /// A call of the user. Auth is allowed (its reply may overtake others); the session itself
     /// sends ping, setWatches and closeSession, so as calls they fail with [`Failure::NotACall`].
     Submit(CallId, Request),
+    /// A call of the user that reads the ensemble's configuration, and watches it if the flag is
+    /// set: getData of `/zookeeper/config`, to which no chroot is added (CLIENT-02).
+    ReadConfig(CallId, bool),
+    /// The ensemble consists of these servers now. The session leaves its server if that one is not
+    /// listed, or so that the clients of a grown ensemble spread over it (CLIENT-06). The chroot of
+    /// the string does not count.
+    Servers(ConnectString),
     /// Closes the session, after all earlier calls are answered; the server then deletes its
     /// ephemeral nodes. Without a connection closeSession cannot be sent, so the session expires on
     /// the servers.
@@ -78,8 +87,8 @@ pub enum Effect {
     Dial {
         /// The id of the new connection.
         link: LinkId,
-        /// Position of the server in the connect string, from zero.
-        server: usize,
+        /// The server.
+        server: ServerAddr,
     },
     /// Send bytes.
     Send {
@@ -109,6 +118,9 @@ pub enum State {
     Connecting,
     /// A server has accepted the session.
     Connected,
+    /// A read-only server has accepted the session: it answers reads from a state that may be old,
+    /// and refuses all else with -119 (RO-02).
+    ConnectedReadOnly,
     /// A server has reported that the session has expired. Final (CLIENT-10).
     Expired,
     /// A server has refused an auth request. Final.
@@ -123,10 +135,15 @@ impl State {
         self.failure().is_some()
     }
 
+    /// Does a server serve the session?
+    pub fn is_connected(self) -> bool {
+        matches!(self, State::Connected | State::ConnectedReadOnly)
+    }
+
     /// Why all calls fail in this state; `None` while the session lives.
     pub(crate) fn failure(self) -> Option<Failure> {
         match self {
-            State::Connecting | State::Connected => None,
+            State::Connecting | State::Connected | State::ConnectedReadOnly => None,
             State::Expired => Some(Failure::SessionExpired),
             State::AuthFailed => Some(Failure::AuthFailed),
             State::Closed => Some(Failure::Closed),
@@ -164,8 +181,9 @@ pub enum Failure {
     Full,
     /// The request is larger than [`Config::request_bytes_max`](crate::Config::request_bytes_max).
     TooLarge,
-    /// A path that does not begin with a slash, in a session with a chroot.
-    RelativePath,
+    /// The path is none that ZooKeeper accepts; the text says why. The session itself reports this
+    /// only for a path without a slash, to which it cannot add its chroot (CLIENT-15).
+    InvalidPath(&'static str),
     /// The request is one that only the session itself sends.
     NotACall,
     /// No reply came within the handle's request timeout; the server may still execute the call
@@ -173,6 +191,8 @@ pub enum Failure {
     TimedOut,
     /// A stream of watch events was not read, and is full. The session itself never reports this.
     Lagged,
+    /// The program has removed the watch. The session itself never reports this.
+    WatchRemoved,
     /// The reply has another form than the operation expects. The session itself never reports
     /// this.
     OtherReply,
@@ -191,6 +211,8 @@ pub enum Disconnect {
     Silent,
     /// The connection was closed by the server or the network.
     Disconnected,
+    /// The list of servers has changed, and the session moves to another one.
+    Moves,
     /// The server has sent bytes that are no valid frame.
     Malformed(Malformed),
     /// The server has answered another request than the oldest outstanding one (CLIENT-13).
@@ -233,6 +255,10 @@ impl fmt::Display for Input {
             Input::Received { link, bytes } => write!(f, "received {link} {}B", bytes.len()),
             Input::Disconnected { link } => write!(f, "disconnected {link}"),
             Input::Submit(call, request) => write!(f, "submit {call} {request}"),
+            Input::ReadConfig(call, watch) => {
+                write!(f, "submit {call} getConfig{}", if *watch { " watch" } else { "" })
+            }
+            Input::Servers(servers) => write!(f, "servers {servers}"),
             Input::Close => write!(f, "close"),
         }
     }
@@ -304,7 +330,7 @@ impl fmt::Display for Failure {
                 "request too large; raise request_bytes_max here and jute.maxbuffer at the \
                  servers, or store less"
             ),
-            Failure::RelativePath => write!(f, "path does not begin with a slash"),
+            Failure::InvalidPath(why) => write!(f, "the path {why}"),
             Failure::NotACall => {
                 write!(f, "ping, setWatches and closeSession are made by the session itself")
             }
@@ -314,6 +340,7 @@ impl fmt::Display for Failure {
             Failure::Lagged => {
                 write!(f, "too many unread events; set the watch again, and read the nodes anew")
             }
+            Failure::WatchRemoved => write!(f, "the watch was removed"),
             Failure::OtherReply => write!(f, "the server's reply has another form; report a bug"),
         }
     }
@@ -333,6 +360,7 @@ impl fmt::Display for Disconnect {
                 write!(f, "server was silent for two thirds of the session timeout")
             }
             Disconnect::Disconnected => write!(f, "connection closed"),
+            Disconnect::Moves => write!(f, "moves to another server of the new list"),
             Disconnect::Malformed(malformed) => write!(f, "server sent bad data: {malformed}"),
             Disconnect::WrongXid { expected: Some(expected), got } => {
                 write!(f, "server answered request {got} while {expected} was waiting")

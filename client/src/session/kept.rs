@@ -11,6 +11,7 @@ use zabkeeper_core::wire::{ConnectRequest, Password, Request, Secret, SetWatches
 use zabkeeper_core::{Instant, SessionId, Zxid};
 
 use super::config::Config;
+use super::connect::ConnectString;
 use super::io::{CallId, Disconnect, Effect, Failure, LinkId, Outbox};
 use super::rng::Rng;
 use super::servers::Servers;
@@ -63,7 +64,7 @@ impl SessionState {
         let mut rng = Rng::new(seed);
         let (id, password) = config.resume.unwrap_or_default();
         SessionState {
-            servers: Servers::new(config.servers.servers().len(), &mut rng),
+            servers: Servers::new(config.servers.servers(), &mut rng),
             id,
             password,
             last_zxid: Zxid::ZERO,
@@ -124,6 +125,12 @@ impl SessionState {
         let pause =
             if self.servers.round_is_over() { self.config.round_pause } else { Duration::ZERO };
         now.after(delay.saturating_add(pause))
+    }
+
+    /// Replaces the list of servers. Returns whether the session is to leave its server.
+    pub(crate) fn replace_servers(&mut self, servers: &ConnectString) -> bool {
+        self.config.servers.replace_servers(servers.servers().to_vec());
+        self.servers.replace(servers.servers(), &mut self.rng)
     }
 
     pub(crate) fn next_link(&mut self) -> LinkId {

@@ -18,10 +18,15 @@ use zabkeeper_core::wire::{ConnectResponse, Password, Request, ServerFrames};
 use zabkeeper_core::{Instant, SessionId, Zxid};
 
 pub use self::config::Config;
+use self::connect::RELATIVE;
+pub(crate) use self::connect::path_fault;
 pub use self::connect::{ConnectString, ConnectStringError, ServerAddr};
 pub use self::io::{CallId, Disconnect, Done, Effect, Failure, Input, LinkId, Outbox, State};
 use self::kept::SessionState;
 use self::serving::{End, Flow, REPLY_BYTES_MAX, Serving};
+
+/// The node that shows the ensemble's configuration.
+const CONFIG_NODE: &str = "/zookeeper/config";
 
 /// One client's session, from the first connection attempt to its end.
 #[derive(Debug)]
@@ -81,7 +86,16 @@ impl Session {
             }
             // Inputs of a link that the session has left.
             Input::DialFailed { .. } | Input::Received { .. } | Input::Disconnected { .. } => {}
-            Input::Submit(call, request) => self.submit(now, call, request, out),
+            Input::Submit(call, request) => {
+                let request = self.admit(request);
+                self.submit(now, call, request, out);
+            }
+            Input::ReadConfig(call, watch) => {
+                let request = Request::GetData { path: CONFIG_NODE.to_owned(), watch };
+                let request = self.has_room().map(|()| request);
+                self.submit(now, call, request, out);
+            }
+            Input::Servers(servers) => self.replace_servers(now, &servers, out),
             Input::Close => self.close(now, out),
         }
     }
@@ -104,7 +118,7 @@ impl Session {
             Phase::Waiting { .. } | Phase::Dialling { .. } | Phase::Handshaking { .. } => {
                 State::Connecting
             }
-            Phase::Serving(_) => State::Connected,
+            Phase::Serving(serving) => serving.state(),
             Phase::Over(end) => end.state(),
         }
     }
@@ -215,8 +229,10 @@ impl Session {
             );
         }
         self.kept.accepted(response.session, response.password, response.timeout_ms);
-        out.effects.push(Effect::State(State::Connected));
-        let mut serving = Serving::begin(now, link, inbound, &mut self.kept, out);
+        let read_only = response.read_only == Some(true);
+        let state = if read_only { State::ConnectedReadOnly } else { State::Connected };
+        out.effects.push(Effect::State(state));
+        let mut serving = Serving::begin(now, (link, state), inbound, &mut self.kept, out);
         let outcome = serving.frames(&mut self.kept, out);
         self.phase = Phase::Serving(serving);
         self.follow(now, outcome, out);
@@ -230,8 +246,14 @@ impl Session {
         }
     }
 
-    fn submit(&mut self, now: Instant, call: CallId, request: Request, out: &mut Outbox) {
-        match self.admit(request) {
+    fn submit(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        request: Result<Request, Failure>,
+        out: &mut Outbox,
+    ) {
+        match request {
             Err(failure) => out.effects.push(Effect::Completed(call, Err(failure))),
             Ok(request) => match &mut self.phase {
                 Phase::Serving(serving) => serving.submit(now, call, request, &mut self.kept, out),
@@ -245,6 +267,16 @@ impl Session {
 
     /// Checks the request, and adds the chroot. Fails if the session refuses it.
     fn admit(&self, request: Request) -> Result<Request, Failure> {
+        self.has_room()?;
+        if matches!(request, Request::Ping | Request::SetWatches(_) | Request::CloseSession) {
+            return Err(Failure::NotACall);
+        }
+        let request = chroot::put_on(&self.kept.config.servers, request);
+        request.ok_or(Failure::InvalidPath(RELATIVE))
+    }
+
+    /// Fails if the session takes no call.
+    fn has_room(&self) -> Result<(), Failure> {
         let load = match &self.phase {
             Phase::Over(end) => return Err(end.failure()),
             Phase::Serving(serving) if serving.is_closing() => return Err(Failure::Closed),
@@ -253,13 +285,27 @@ impl Session {
                 self.kept.queue.len()
             }
         };
-        if matches!(request, Request::Ping | Request::SetWatches(_) | Request::CloseSession) {
-            return Err(Failure::NotACall);
-        }
         if load >= self.kept.config.calls_max.max(1) {
             return Err(Failure::Full);
         }
-        chroot::put_on(&self.kept.config.servers, request).ok_or(Failure::RelativePath)
+        Ok(())
+    }
+
+    fn replace_servers(&mut self, now: Instant, servers: &ConnectString, out: &mut Outbox) {
+        let moves = self.kept.replace_servers(servers);
+        let leaves = match &self.phase {
+            Phase::Dialling { .. } | Phase::Handshaking { .. } => moves,
+            Phase::Serving(serving) => moves && !serving.is_closing(),
+            Phase::Waiting { .. } | Phase::Over(_) => false,
+        };
+        if leaves {
+            self.lose(now, Disconnect::Moves, out);
+        }
+    }
+
+    /// The path of the ensemble's configuration, as the caller knows it.
+    pub(crate) fn config_path(&self) -> String {
+        self.kept.config.servers.to_caller(CONFIG_NODE.to_owned())
     }
 
     fn close(&mut self, now: Instant, out: &mut Outbox) {

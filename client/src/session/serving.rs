@@ -28,6 +28,8 @@ pub(crate) const REPLY_BYTES_MAX: u32 = 256 << 20;
 #[derive(Debug)]
 pub(crate) struct Serving {
     pub(crate) link: LinkId,
+    /// [`State::Connected`], or that of a read-only server.
+    state: State,
     inbound: BytesMut,
     awaited: VecDeque<Awaited>,
     /// Outstanding auth requests. Their replies come in order, but may overtake other replies.
@@ -94,13 +96,14 @@ impl Serving {
     /// kept authentications, watches and queued calls, in this order (HS-13).
     pub(crate) fn begin(
         now: Instant,
-        link: LinkId,
+        (link, state): (LinkId, State),
         inbound: BytesMut,
         kept: &mut SessionState,
         out: &mut Outbox,
     ) -> Serving {
         let mut serving = Serving {
             link,
+            state,
             inbound,
             awaited: VecDeque::new(),
             auths: VecDeque::new(),
@@ -121,6 +124,10 @@ impl Serving {
         }
         serving.send(now, bytes, out);
         serving
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state
     }
 
     /// Number of outstanding requests.

@@ -243,7 +243,10 @@ impl World {
                 Effect::State(state) => match state {
                     State::Expired => self.seen.expired += 1,
                     State::Closed => self.seen.closed += 1,
-                    State::Connecting | State::Connected | State::AuthFailed => {}
+                    State::Connecting
+                    | State::Connected
+                    | State::ConnectedReadOnly
+                    | State::AuthFailed => {}
                 },
             }
         }

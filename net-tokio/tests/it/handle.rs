@@ -9,7 +9,7 @@ use tempfile::tempdir;
 use zabkeeper_client::recipes::{Election, Lock};
 use zabkeeper_client::{
     AddWatchMode, Client, CreateMode, ErrorClass, ErrorCode, EventType, Failure, Multi,
-    MultiOutcome, State,
+    MultiOutcome, MultiRead, MultiReadOutcome, Reconfig, State, WatcherType, blocking,
 };
 
 use crate::harness::{Server, block_on, free_port};
@@ -240,4 +240,126 @@ fn next_one_leads_when_the_leader_resigns() {
         resigned.unwrap();
         assert!(second.unwrap().epoch() > epoch);
     });
+}
+
+/// CLIENT-15: the client refuses what the server would, and says why.
+#[test]
+fn invalid_paths_fail_before_they_are_sent() {
+    check(async |server| {
+        let client = connect(&server).await;
+        let error = client.get("a/b").await.unwrap_err();
+        assert_eq!(error.to_string(), "get a/b: the path does not begin with a slash");
+        let doubled = client.create("/a//b", "", CreateMode::Persistent).await.unwrap_err();
+        assert!(doubled.to_string().contains("empty name"), "{doubled}");
+        let multi = Multi::new().check("/", None).delete("/a/./b", None);
+        let relative = client.multi(multi).await.unwrap_err();
+        assert_eq!(relative.class(), ErrorClass::Operation);
+        assert!(relative.to_string().contains("must not be relative"), "{relative}");
+        // The server appends the name, so these are valid.
+        client.create("/s", "", CreateMode::Persistent).await.unwrap();
+        let path = client.create("/s/", "", CreateMode::PersistentSequential).await.unwrap();
+        assert_eq!(path, "/s/0000000000");
+    });
+}
+
+#[test]
+fn several_nodes_are_read_at_one_moment() {
+    check(async |server| {
+        let client = connect(&server).await;
+        client.create("/r", "data", CreateMode::Persistent).await.unwrap();
+        let reads = MultiRead::new().get("/r").children("/").get("/absent");
+        let mut results = client.multi_read(reads).await.unwrap();
+        assert_eq!(results.pop().unwrap(), Err(ErrorCode::NoNode));
+        let Ok(MultiReadOutcome::Children(mut names)) = results.pop().unwrap() else { panic!() };
+        names.sort_unstable();
+        assert_eq!(names, ["r", "zookeeper"]);
+        let Ok(MultiReadOutcome::Data(data, _)) = results.pop().unwrap() else { panic!() };
+        assert_eq!(&data[..], b"data");
+    });
+}
+
+#[test]
+fn removed_watches_end() {
+    check(async |server| {
+        let (client, acting) = (connect(&server).await, connect(&server).await);
+        let (_, watch) = client.exists_and_watch("/w").await.unwrap();
+        let mut stream = client.watch("/w", AddWatchMode::Persistent).await.unwrap();
+        client.remove_watches("/w", WatcherType::Data).await.unwrap();
+        assert_eq!(watch.await.unwrap_err().failure(), Failure::WatchRemoved);
+        acting.create("/w", "", CreateMode::Persistent).await.unwrap();
+        assert_eq!(stream.next().await.unwrap().unwrap().event, EventType::NodeCreated);
+        client.remove_watches("/w", WatcherType::Any).await.unwrap();
+        assert_eq!(stream.next().await.unwrap().unwrap_err().failure(), Failure::WatchRemoved);
+        assert!(stream.next().await.is_none());
+        let none = client.remove_watches("/w", WatcherType::Any).await.unwrap_err();
+        assert!(none.is(ErrorCode::NoWatcher), "{none}");
+    });
+}
+
+/// CLIENT-02: no chroot is added to the path of the configuration.
+#[test]
+fn configuration_of_the_ensemble_is_read_through_a_chroot() {
+    check(async |server| {
+        let address = server.address();
+        let client = Client::connect(&format!("{address}/app")).await.unwrap();
+        let plain = connect(&server).await;
+        let (data, _) = client.ensemble_config().await.unwrap();
+        assert_eq!(plain.get("/zookeeper/config").await.unwrap().0, data);
+        let (_, _, watch) = client.ensemble_config_and_watch().await.unwrap();
+        let error = client.reconfig(Reconfig::new().leave(1)).await.unwrap_err();
+        assert!(error.is(ErrorCode::ReconfigDisabled), "{error}");
+        assert!(poll_immediate(watch).await.is_none(), "nothing has changed");
+    });
+}
+
+/// CLIENT-06.
+#[test]
+fn session_moves_to_the_servers_of_a_new_list() {
+    check(async |server| {
+        let client = connect(&server).await;
+        let id = client.session_id();
+        let mut states = client.states();
+        // Both lead to the same server; a name that the first list has not makes the session move.
+        let other = server.address().replace("127.0.0.1", "localhost");
+        client.update_servers(other.parse().unwrap());
+        assert_eq!(states.next().await, Some(State::Connecting));
+        assert_eq!(states.next().await, Some(State::Connected));
+        assert_eq!(client.session_id(), id);
+        client.update_servers(format!("{other},127.0.0.1:1").parse().unwrap());
+        client.exists("/").await.unwrap();
+    });
+}
+
+/// CLIENT-16.
+#[test]
+fn subtrees_are_listed_and_deleted() {
+    check(async |server| {
+        let client = connect(&server).await;
+        for path in ["/t", "/t/b", "/t/a", "/t/a/x", "/t/b/y", "/u"] {
+            client.create(path, "", CreateMode::Persistent).await.unwrap();
+        }
+        let paths = client.subtree("/t").await.unwrap();
+        assert_eq!(paths, ["/t", "/t/a", "/t/b", "/t/a/x", "/t/b/y"]);
+        assert_eq!(client.delete_subtree("/t/a").await.unwrap(), 2);
+        let absent = client.delete_subtree("/t/a").await.unwrap_err();
+        assert!(absent.is(ErrorCode::NoNode), "{absent}");
+        assert_eq!(client.delete_subtree("/").await.unwrap(), 4);
+        assert_eq!(client.children("/").await.unwrap().0, ["zookeeper"]);
+    });
+}
+
+#[test]
+fn programs_without_asynchronous_code_wait() {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "tickTime=500\n");
+    let client = blocking::connect(&server.address()).unwrap();
+    client.create("/b", "", CreateMode::Persistent).wait().unwrap();
+    let events = client.watch("/b", AddWatchMode::PersistentRecursive).wait().unwrap();
+    let guard = blocking::wait(Lock::new(&client, "/b/lock").acquire()).unwrap();
+    blocking::wait(guard.release()).unwrap();
+    let first = blocking::iter(events).next().unwrap().unwrap();
+    assert_eq!((first.event, &*first.path), (EventType::NodeCreated, "/b/lock"));
+    blocking::wait(client.close());
+    let after = client.exists("/b").wait().unwrap_err();
+    assert_eq!(after.failure(), Failure::Closed);
 }

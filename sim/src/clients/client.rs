@@ -274,8 +274,10 @@ impl Client {
     /// The session is in this state.
     fn has_state(&mut self, state: State, shared: &mut Shared) {
         match state {
-            State::Connected if self.abandons => self.die(false, shared),
-            State::Connecting | State::Connected => {}
+            State::Connected | State::ConnectedReadOnly if self.abandons => {
+                self.die(false, shared);
+            }
+            State::Connecting | State::Connected | State::ConnectedReadOnly => {}
             State::Expired | State::AuthFailed | State::Closed => {
                 shared.recorder.counters.counts.sessions_expired +=
                     u64::from(state == State::Expired);
@@ -319,7 +321,7 @@ impl Client {
         match effect {
             Effect::Dial { link, server } => {
                 self.links.insert(link, None);
-                let server = ServerId(server as u64 + 1);
+                let server = incarnations::server_of(&server);
                 let after = shared.options.link.draw(&mut self.rng);
                 let (client, incarnation) = (self.id, self.incarnation);
                 shared.after(after, Event::Dial { client, incarnation, link, server });
@@ -363,6 +365,8 @@ impl Client {
                 | Disconnect::Silent
                 | Disconnect::Disconnected,
             )
+            // No client replaces its servers.
+            | Some(Disconnect::Moves)
             | None => Ok(()),
         };
         shared.check(Check::PROTOCOL, broken);

@@ -3,7 +3,7 @@
 //! Owns calls in flight, and the probe write. Must not decide what a call asks for: the workload
 //! does.
 
-use zabkeeper_client::{CallId, Failure, Input, State};
+use zabkeeper_client::{CallId, Failure, Input};
 use zabkeeper_core::wire::Request;
 use zabkeeper_core::{ErrorCode, Instant};
 
@@ -56,7 +56,7 @@ impl Client {
             return;
         }
         let client = self.id;
-        let connected = self.library.as_ref().is_some_and(|s| s.state() == State::Connected);
+        let connected = self.library.as_ref().is_some_and(|s| s.state().is_connected());
         if self.probe == Probe::Wanted && connected {
             self.probe = Probe::UnderWay;
             let request = self.ops.probe();
@@ -220,11 +220,12 @@ impl Client {
                 | Failure::Closed
                 | Failure::Full
                 | Failure::TooLarge
-                | Failure::RelativePath
+                | Failure::InvalidPath(_)
                 | Failure::NotACall
                 // The handle's, which this client has not.
                 | Failure::TimedOut
                 | Failure::Lagged
+                | Failure::WatchRemoved
                 | Failure::OtherReply,
             ) => CallOutcome::Over,
         };

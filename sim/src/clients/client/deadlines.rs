@@ -41,7 +41,7 @@ impl Client {
     /// silent server; clocks run up to a tenth slow. A session without a timer waits for ever.
     pub(super) fn check_deadlines(&self, next: Option<Instant>, shared: &mut Shared) {
         let next = next.unwrap_or(Instant(u64::MAX));
-        if self.state() != Some(State::Connected) {
+        if !self.state().is_some_and(State::is_connected) {
             return;
         }
         for Deadlines { timeout, sent, received } in

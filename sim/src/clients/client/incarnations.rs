@@ -2,7 +2,7 @@
 //!
 //! Owns their order. Must not know its calls.
 
-use zabkeeper_client::{Config, ConnectString, Engine, Session};
+use zabkeeper_client::{Config, ConnectString, Engine, ServerAddr, Session};
 
 use super::calls::Probe;
 use super::*;
@@ -15,13 +15,22 @@ use crate::world::options::Options;
 /// dialled a thousand times a second.
 const ROUND_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
+/// Host name of each server, before its id.
+const HOST: &str = "server";
+
+/// The server with this name.
+pub(crate) fn server_of(addr: &ServerAddr) -> ServerId {
+    let id = addr.host.strip_prefix(HOST).and_then(|id| id.parse().ok());
+    ServerId(id.expect("a name of the connect string"))
+}
+
 /// The configuration of the client library in this run.
 pub(crate) fn library_config(
     options: &Options,
     timeout_ms: i32,
     resume: Option<(SessionId, Password)>,
 ) -> Config {
-    let names: Vec<String> = options.all_servers().map(|id| format!("server{id}")).collect();
+    let names: Vec<String> = options.all_servers().map(|id| format!("{HOST}{id}")).collect();
     let servers = names.join(",").parse::<ConnectString>().expect("a valid connect string");
     let workload = &options.workload;
     let reconnect = std::time::Duration::from_millis(workload.reconnect_ms);
