@@ -69,6 +69,7 @@ impl Error {
             | Failure::NotACall
             | Failure::Lagged
             | Failure::WatchRemoved
+            | Failure::UnexpectedData
             | Failure::OtherReply => ErrorClass::Operation,
         }
     }

@@ -4,6 +4,7 @@
 
 use zabkeeper_core::Zxid;
 
+use super::lock::last_of;
 use super::protected::ProtectedNode;
 use crate::error::Error;
 use crate::handle::Client;
@@ -58,7 +59,7 @@ impl Election {
     pub async fn lead(&self) -> Result<Leadership, Error> {
         let mut node = ProtectedNode::new(&self.client, &self.path, PREFIX);
         node.create(&self.name).await?;
-        node.first("elect").await?;
+        node.turn("elect", |before| last_of(before, &[PREFIX])).await?;
         Ok(Leadership { node })
     }
 }

@@ -13,6 +13,13 @@ use crate::handle::Client;
 /// Prefix of the nodes, as in Curator's `InterProcessMutex`.
 const PREFIX: &str = "lock-";
 
+/// What the names of all holders and waiters contain, those of kazoo's `Lock` included. It waits
+/// for these nodes if it is told `extra_lock_patterns=["-lock-"]`.
+const LOCKS: [&str; 2] = [PREFIX, "__lock__"];
+
+/// Data that ask the holder of a node to release it, as Curator's `Revoker` writes them.
+const REVOKE: &[u8] = b"__REVOKE__";
+
 /// A lock that one session at a time holds, in the order in which they asked for it.
 ///
 /// # What it promises
@@ -55,6 +62,12 @@ pub struct LockGuard {
     node: ProtectedNode,
 }
 
+/// The last one of these siblings whose name contains one of the texts.
+pub(super) fn last_of<'a>(siblings: &[&'a str], texts: &[&str]) -> Option<&'a str> {
+    let contains = |name: &&&str| texts.iter().any(|text| name.contains(text));
+    siblings.iter().rev().find(contains).copied()
+}
+
 impl Lock {
     /// The lock of this path. Its node, and those above it, are created when needed, as containers.
     pub fn new(client: &Client, path: impl Into<String>) -> Lock {
@@ -73,10 +86,9 @@ impl Lock {
     /// Fatal ones when the session ends; `NoAuth`; `NoNode` if somebody else has deleted the place
     /// in the queue. Lost connections are waited out.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
-        let mut node = ProtectedNode::new(&self.client, &self.path, PREFIX);
-        node.create(&self.data).await?;
-        node.first("lock").await?;
-        Ok(LockGuard { node })
+        let node = self.enqueue().await?;
+        node.turn("lock", |before| last_of(before, &LOCKS)).await?;
+        Ok(LockGuard::new(node))
     }
 
     /// [`Lock::acquire`] for at most this time, by the driver's clock; `None` if others hold the
@@ -85,17 +97,36 @@ impl Lock {
     /// # Errors
     /// Those of [`Lock::acquire`].
     pub async fn acquire_within(&self, time: Duration) -> Result<Option<LockGuard>, Error> {
-        let mut node = ProtectedNode::new(&self.client, &self.path, PREFIX);
-        node.create(&self.data).await?;
-        if node.first_within("lock", time).await? {
-            return Ok(Some(LockGuard { node }));
+        let node = self.enqueue().await?;
+        if node.turn_within("lock", time, |before| last_of(before, &LOCKS)).await? {
+            return Ok(Some(LockGuard::new(node)));
         }
         node.delete().await?;
         Ok(None)
     }
+
+    async fn enqueue(&self) -> Result<ProtectedNode, Error> {
+        let mut node = ProtectedNode::new(&self.client, &self.path, PREFIX);
+        node.create(&self.data).await?;
+        Ok(node)
+    }
+
+    /// Asks the holder or waiter with this node to release the lock, by the data of the node
+    /// (RECIPE-10): see [`LockGuard::revoked`]. The paths of all of them are the children of the
+    /// lock's node.
+    ///
+    /// # Errors
+    /// Those of [`Client::set`].
+    pub async fn revoke(client: &Client, node: &str) -> Result<(), Error> {
+        client.set(node, REVOKE, None).await.map(|_| ())
+    }
 }
 
 impl LockGuard {
+    pub(super) fn new(node: ProtectedNode) -> LockGuard {
+        LockGuard { node }
+    }
+
     /// The fencing token: the zxid at which this holder has taken its place. Each later holder has
     /// a higher one, also after the lock's node was deleted and created again.
     pub fn token(&self) -> Zxid {
@@ -112,6 +143,13 @@ impl LockGuard {
     pub async fn lost(&self) {
         // An error means that the session has ended.
         let _ = self.node.gone().await;
+    }
+
+    /// Completes when somebody asks the holder to release the lock (RECIPE-10; Curator's
+    /// `Revocable`), or when the lock is lost. Whether the holder obeys, and when, is its decision.
+    pub async fn revoked(&self) {
+        // An error means that the session has ended.
+        let _ = self.node.has_data(REVOKE).await;
     }
 
     /// Releases the lock and waits until the servers have done so.

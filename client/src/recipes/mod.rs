@@ -3,22 +3,52 @@
 //! Owns the recipes. Must not use anything but the handle's operations, so that they run with every
 //! runtime, and in the simulator.
 //!
-//! All names of nodes are those of Apache Curator, so that its clients and these share a lock or an
-//! election.
+//! Names of nodes are those of Apache Curator, so that its clients and these share a lock or an
+//! election; those of queues are kazoo's.
+//!
+//! * [`Lock`], [`MultiLock`]: Curator's `InterProcessMutex`; kazoo's `Lock`, if that has
+//!   `extra_lock_patterns=["-lock-"]`.
+//! * [`RwLock`]: Curator's `InterProcessReadWriteLock`.
+//! * [`Semaphore`]: Curator's `InterProcessSemaphoreV2`.
+//! * [`Election`]: Curator's `LeaderLatch`.
+//! * [`Barrier`], [`DoubleBarrier`]: Curator's `DistributedBarrier`, `DistributedDoubleBarrier`.
+//! * [`Counter`]: Curator's `DistributedAtomicLong`.
+//! * [`Queue`], [`WorkQueue`]: kazoo's `Queue`, `LockingQueue`.
 
+mod barrier;
+mod counter;
+mod double_barrier;
 mod election;
+mod group;
 mod lock;
+mod multi_lock;
+mod once;
 mod protected;
+mod queue;
+mod rw_lock;
+mod semaphore;
+mod two_phase_commit;
+mod work_queue;
 
+pub use barrier::Barrier;
+pub use counter::Counter;
+pub use double_barrier::{DoubleBarrier, Inside};
 pub use election::{Election, Leadership};
+pub use group::{Group, Members, Membership};
 pub use lock::{Lock, LockGuard};
+pub use multi_lock::{MultiLock, MultiLockGuard};
+pub use queue::Queue;
+pub use rw_lock::RwLock;
+pub use semaphore::{Lease, Semaphore};
+pub use two_phase_commit::{Decision, TwoPhaseCommit};
+pub use work_queue::{Job, WorkQueue};
 
 use std::time::Duration;
 
 use zabkeeper_core::ErrorCode;
 
 use crate::error::Error;
-use crate::handle::{Client, CreateMode};
+use crate::handle::{Client, CreateMode, MultiError};
 use crate::session::Failure;
 
 /// Creates a node for the children of a recipe, and those above it, as containers: servers delete
@@ -55,6 +85,16 @@ where
 /// Was the operation refused, unmade, because too many others are under way?
 fn lacks_room(error: &Error) -> bool {
     error.failure() == Failure::Full || error.is(ErrorCode::Throttled)
+}
+
+/// The path of a child.
+fn child(parent: &str, name: &str) -> String {
+    format!("{}/{name}", parent.trim_end_matches('/'))
+}
+
+/// The transaction of a recipe has failed, for a reason that the recipe does not handle.
+fn failed(operation: &'static str, path: &str, error: MultiError) -> Error {
+    Error::new(operation, path.to_owned(), Failure::Code(error.code))
 }
 
 /// The node of a recipe has gone although its session lives: an operator, or another program, has

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use zabkeeper_core::{ErrorCode, Zxid};
 
-use super::{NO_ROOM_PAUSE, create_parents, gone, lacks_room, retried};
+use super::{NO_ROOM_PAUSE, child, create_parents, gone, lacks_room, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode};
 
@@ -90,29 +90,58 @@ impl ProtectedNode {
         self.path_of(&self.created.as_ref().expect("the node is created").0)
     }
 
-    /// Waits until no sibling with a lower number is left. Each waits for the one before it only,
-    /// so that a deletion wakes one of them.
-    pub(super) async fn first(&self, operation: &'static str) -> Result<(), Error> {
-        let path = self.path();
+    /// The name of the node.
+    ///
+    /// # Panics
+    /// Before [`ProtectedNode::create`] has returned `Ok`.
+    pub(super) fn name(&self) -> &str {
+        &self.created.as_ref().expect("the node is created").0
+    }
+
+    /// Waits until `blocks` names no sibling any more. It gets the names of all siblings with lower
+    /// numbers, in the order of these, and returns the one that this node has to wait for.
+    pub(super) async fn turn<B>(&self, operation: &'static str, blocks: B) -> Result<(), Error>
+    where
+        B: for<'a> Fn(&[&'a str]) -> Option<&'a str>,
+    {
+        let own = number(self.name());
         loop {
-            let (names, _) = match retried(&self.client, || self.client.children(&self.parent))
-                .await
-            {
-                Err(error) if error.is(ErrorCode::NoNode) => return Err(gone(operation, &path)),
-                result => result?,
-            };
-            let own = number(&path);
-            if !names.iter().any(|name| path.ends_with(name.as_str())) {
-                return Err(gone(operation, &path));
+            let (names, _) =
+                match retried(&self.client, || self.client.children(&self.parent)).await {
+                    Err(error) if error.is(ErrorCode::NoNode) => {
+                        return Err(gone(operation, &self.path()));
+                    }
+                    result => result?,
+                };
+            if !names.iter().any(|name| name == self.name()) {
+                return Err(gone(operation, &self.path()));
             }
-            let numbered = names.iter().filter(|name| name.contains(self.prefix));
-            let before = numbered.filter(|name| number(name) < own);
-            let Some(before) = before.max_by_key(|name| number(name)) else { return Ok(()) };
-            let before = self.path_of(before);
-            let found = retried(&self.client, || self.client.exists_and_watch(&before)).await?;
+            let mut before: Vec<&str> = names.iter().map(String::as_str).collect();
+            before.retain(|name| number(name) < own);
+            before.sort_unstable_by_key(|name| number(name));
+            let Some(blocker) = blocks(&before) else { return Ok(()) };
+            let blocker = self.path_of(blocker);
+            let found = retried(&self.client, || self.client.exists_and_watch(&blocker)).await?;
             if let (Some(_), watch) = found {
                 watch.await?;
             }
+        }
+    }
+
+    /// [`ProtectedNode::turn`] for at most this time, by the driver's clock: whether it has come.
+    pub(super) async fn turn_within<B>(
+        &self,
+        operation: &'static str,
+        time: Duration,
+        blocks: B,
+    ) -> Result<bool, Error>
+    where
+        B: for<'a> Fn(&[&'a str]) -> Option<&'a str>,
+    {
+        let turn = Box::pin(self.turn(operation, blocks));
+        match select(turn, self.client.sleep(time)).await {
+            Either::Left((came, _)) => came.map(|()| true),
+            Either::Right(((), _)) => Ok(false),
         }
     }
 
@@ -129,16 +158,17 @@ impl ProtectedNode {
         }
     }
 
-    /// [`ProtectedNode::first`], for at most this time. Returns whether it is first.
-    pub(super) async fn first_within(
-        &self,
-        operation: &'static str,
-        time: Duration,
-    ) -> Result<bool, Error> {
-        let first = Box::pin(self.first(operation));
-        match select(first, self.client.sleep(time)).await {
-            Either::Left((result, _)) => result.map(|()| true),
-            Either::Right(((), _)) => Ok(false),
+    /// Completes when the node has these data or is gone, or with the error that has ended the
+    /// session.
+    pub(super) async fn has_data(&self, wanted: &[u8]) -> Result<(), Error> {
+        let path = self.path();
+        loop {
+            match retried(&self.client, || self.client.get_and_watch(&path)).await {
+                Ok((data, ..)) if data == wanted => return Ok(()),
+                Ok((.., watch)) => watch.await.map(|_| ())?,
+                Err(error) if error.is(ErrorCode::NoNode) => return Ok(()),
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -201,10 +231,6 @@ async fn name_with(client: &Client, parent: &str, guid: &str) -> Result<Option<S
         Err(error) if error.is(ErrorCode::NoNode) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn child(parent: &str, name: &str) -> String {
-    format!("{}/{name}", parent.trim_end_matches('/'))
 }
 
 /// The digits that the server has appended; ten of them as long as no counter has overflowed.

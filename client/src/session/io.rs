@@ -193,6 +193,9 @@ pub enum Failure {
     Lagged,
     /// The program has removed the watch. The session itself never reports this.
     WatchRemoved,
+    /// The data of a node are not what a recipe keeps there, or cannot hold the new value. The
+    /// session itself never reports this.
+    UnexpectedData,
     /// The reply has another form than the operation expects. The session itself never reports
     /// this.
     OtherReply,
@@ -341,6 +344,9 @@ impl fmt::Display for Failure {
                 write!(f, "too many unread events; set the watch again, and read the nodes anew")
             }
             Failure::WatchRemoved => write!(f, "the watch was removed"),
+            Failure::UnexpectedData => {
+                write!(f, "the node's data are not this recipe's, or the new value does not fit")
+            }
             Failure::OtherReply => write!(f, "the server's reply has another form; report a bug"),
         }
     }

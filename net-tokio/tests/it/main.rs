@@ -27,6 +27,7 @@ mod members;
 mod oracle;
 mod outputs;
 mod raw;
+mod recipes;
 mod reconfig;
 mod scene;
 mod startup;

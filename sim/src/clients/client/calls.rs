@@ -226,6 +226,7 @@ impl Client {
                 | Failure::TimedOut
                 | Failure::Lagged
                 | Failure::WatchRemoved
+                | Failure::UnexpectedData
                 | Failure::OtherReply,
             ) => CallOutcome::Over,
         };

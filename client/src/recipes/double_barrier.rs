@@ -1,0 +1,148 @@
+//! A barrier at the beginning and at the end of a computation (RECIPE-03).
+//!
+//! Owns who is inside. Must not know what the sessions compute.
+
+use zabkeeper_core::ErrorCode;
+
+use super::{child, create_parents, gone, retried};
+use crate::error::Error;
+use crate::handle::{Client, CreateMode};
+
+/// The node that tells everybody to begin, as in Curator's `DistributedDoubleBarrier`.
+const READY: &str = "ready";
+
+/// Sessions begin together, once `members` of them have come, and end together, once all of them
+/// have left or are gone.
+///
+/// # What it promises
+/// Nobody begins before `members` sessions have come. Nobody's [`Inside::leave`] completes while
+/// another session that is inside has not left and lives.
+///
+/// # What it does not promise
+/// That a session which has come is still there when the others begin: its end counts as leaving.
+/// The barrier can be used again only after all have left.
+///
+/// Lost connections are waited out; an expired session is a fatal error, and for the others it has
+/// left. Dropping the future of [`DoubleBarrier::enter`], or an [`Inside`], leaves without waiting.
+#[derive(Clone, Debug)]
+pub struct DoubleBarrier {
+    client: Client,
+    path: String,
+    members: usize,
+}
+
+/// A session that has entered.
+#[derive(Debug)]
+pub struct Inside {
+    client: Client,
+    barrier: String,
+    name: String,
+    /// Dropping it deletes the node.
+    entered: bool,
+}
+
+impl DoubleBarrier {
+    /// The barrier of this path for this many sessions. Its node, and those above it, are created
+    /// when needed, as containers.
+    pub fn new(client: &Client, path: impl Into<String>, members: usize) -> DoubleBarrier {
+        DoubleBarrier { client: client.clone(), path: path.into(), members }
+    }
+
+    /// Waits until enough sessions have come.
+    ///
+    /// # Errors
+    /// Fatal ones; `NoAuth`.
+    pub async fn enter(&self) -> Result<Inside, Error> {
+        let (client, barrier) = (self.client.clone(), self.path.clone());
+        let name = client.unique_id();
+        let inside = Inside { client, barrier, name, entered: true };
+        let (own, ready) = (inside.path(), child(&self.path, READY));
+        self.create(&own, CreateMode::Ephemeral).await?;
+        loop {
+            let find = || self.client.exists_and_watch(&ready);
+            let (found, watch) = retried(&self.client, find).await?;
+            if found.is_some() {
+                return Ok(inside);
+            }
+            let (names, _) = retried(&self.client, || self.client.children(&self.path)).await?;
+            if names.iter().filter(|name| *name != READY).count() >= self.members {
+                self.create(&ready, CreateMode::Persistent).await?;
+                return Ok(inside);
+            }
+            watch.await?;
+        }
+    }
+
+    /// Creates a node that nobody else creates, or that may exist.
+    async fn create(&self, path: &str, mode: CreateMode) -> Result<(), Error> {
+        loop {
+            match retried(&self.client, || self.client.create(path, "", mode)).await {
+                Err(error) if error.is(ErrorCode::NoNode) => {
+                    create_parents(&self.client, &self.path).await?;
+                }
+                Err(error) if !error.is(ErrorCode::NodeExists) => return Err(error),
+                Ok(_) | Err(_) => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Inside {
+    fn path(&self) -> String {
+        child(&self.barrier, &self.name)
+    }
+
+    /// Waits until everybody who is inside has left. The one with the lowest name leaves last, so
+    /// that each session but this one waits for one node only.
+    ///
+    /// # Errors
+    /// Fatal ones; `NoNode` if somebody else has deleted the session's node.
+    pub async fn leave(mut self) -> Result<(), Error> {
+        let client = self.client.clone();
+        loop {
+            let list = retried(&client, || client.children(&self.barrier)).await;
+            let mut names = match list {
+                Ok((names, _)) => names,
+                Err(error) if error.is(ErrorCode::NoNode) => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            names.retain(|name| name != READY);
+            names.sort_unstable();
+            let is_inside = names.iter().any(|name| *name == self.name);
+            if self.entered && !is_inside {
+                return Err(gone("leave", &self.path()));
+            }
+            let (Some(first), Some(last)) = (names.first(), names.last()) else { break };
+            if self.entered && (names.len() == 1 || *first != self.name) {
+                self.delete(&self.path()).await?;
+                self.entered = false;
+                continue;
+            }
+            let awaited = child(&self.barrier, if self.entered { last } else { first });
+            let (found, watch) = retried(&client, || client.exists_and_watch(&awaited)).await?;
+            if found.is_some() {
+                watch.await?;
+            }
+        }
+        self.delete(&child(&self.barrier, READY)).await
+    }
+
+    async fn delete(&self, path: &str) -> Result<(), Error> {
+        match retried(&self.client, || self.client.delete(path, None)).await {
+            Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if self.entered {
+            let (client, path) = (self.client.clone(), self.path());
+            self.client.detach(async move {
+                // A fatal error means that the session's nodes are deleted anyway.
+                let _ = retried(&client, || client.delete(&path, None)).await;
+            });
+        }
+    }
+}

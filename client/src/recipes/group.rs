@@ -1,0 +1,167 @@
+//! Membership in a group (RECIPE-01).
+//!
+//! Owns the nodes of the members. Must not know what they do.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zabkeeper_core::ErrorCode;
+
+use super::{child, create_parents, gone, retried};
+use crate::error::Error;
+use crate::handle::{Client, CreateMode};
+
+/// A group of sessions, each with a name and data of its own, such as an address.
+///
+/// # What it promises
+/// A session is listed from [`Group::join`] until it leaves, or until the servers end it. Names are
+/// unique.
+///
+/// # What it does not promise
+/// That a listed member still works: the servers notice its end after its session timeout. A list
+/// may be behind by what the reader's server has not applied yet.
+///
+/// Lost connections are waited out; an expired session is a fatal error, and ends the membership.
+#[derive(Clone, Debug)]
+pub struct Group {
+    client: Client,
+    path: String,
+}
+
+/// A session is a member. Dropping it leaves the group.
+#[derive(Debug)]
+pub struct Membership {
+    client: Client,
+    /// Empty once the member has left.
+    path: String,
+}
+
+/// The members of a group at some time, for [`Group::changed`].
+pub type Members = BTreeMap<String, Bytes>;
+
+impl Group {
+    /// The group of this path. Its node, and those above it, are created when needed, as
+    /// containers.
+    pub fn new(client: &Client, path: impl Into<String>) -> Group {
+        Group { client: client.clone(), path: path.into() }
+    }
+
+    /// Joins the group under this name. A session that joins twice under one name is one member.
+    ///
+    /// # Errors
+    /// `NodeExists` if another session has the name, also an earlier one of the same program whose
+    /// timeout has not passed; fatal ones; `NoAuth`.
+    pub async fn join(&self, name: &str, data: impl Into<Bytes>) -> Result<Membership, Error> {
+        let (client, path, data) = (&self.client, child(&self.path, name), data.into());
+        loop {
+            let create = || client.create(&path, data.clone(), CreateMode::Ephemeral);
+            match retried(client, create).await {
+                Ok(_) => break,
+                Err(error) if error.is(ErrorCode::NoNode) => {
+                    create_parents(client, &self.path).await?;
+                }
+                Err(error) if error.is(ErrorCode::NodeExists) => {
+                    // The answer to an earlier attempt may have been lost.
+                    let stat = retried(client, || client.exists(&path)).await?;
+                    match stat {
+                        Some(stat) if stat.ephemeral_owner == client.session_id() => break,
+                        Some(_) => return Err(error),
+                        None => {}
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Membership { client: client.clone(), path })
+    }
+
+    /// The members and their data.
+    ///
+    /// # Errors
+    /// Fatal ones; `NoAuth`.
+    pub async fn members(&self) -> Result<Members, Error> {
+        let names = match retried(&self.client, || self.client.children(&self.path)).await {
+            Ok((names, _)) => names,
+            Err(error) if error.is(ErrorCode::NoNode) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        self.read(names).await
+    }
+
+    /// Waits until the names of the members are others than the known ones, and returns all.
+    ///
+    /// # Errors
+    /// Those of [`Group::members`].
+    pub async fn changed(&self, known: &Members) -> Result<Members, Error> {
+        let client = &self.client;
+        loop {
+            let (names, watch) =
+                match retried(client, || client.children_and_watch(&self.path)).await {
+                    Ok((names, _, watch)) => (names, watch),
+                    Err(error) if error.is(ErrorCode::NoNode) => {
+                        create_parents(client, &self.path).await?;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+            if names.len() != known.len() || names.iter().any(|name| !known.contains_key(name)) {
+                return self.read(names).await;
+            }
+            watch.await?;
+        }
+    }
+
+    async fn read(&self, names: Vec<String>) -> Result<Members, Error> {
+        let mut members = Members::new();
+        for name in names {
+            let path = child(&self.path, &name);
+            match retried(&self.client, || self.client.get(&path)).await {
+                Ok((data, _)) => drop(members.insert(name, data)),
+                Err(error) if error.is(ErrorCode::NoNode) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(members)
+    }
+}
+
+impl Membership {
+    /// Replaces the member's data.
+    ///
+    /// # Errors
+    /// `NoNode` if somebody else has deleted the member's node; fatal ones.
+    pub async fn set_data(&self, data: impl Into<Bytes>) -> Result<(), Error> {
+        let data = data.into();
+        let set = || self.client.set(&self.path, data.clone(), None);
+        match retried(&self.client, set).await {
+            Err(error) if error.is(ErrorCode::NoNode) => Err(gone("set", &self.path)),
+            result => result.map(|_| ()),
+        }
+    }
+
+    /// Leaves the group and waits until the servers know.
+    ///
+    /// # Errors
+    /// Fatal ones: the session has ended, and the membership with it.
+    pub async fn leave(mut self) -> Result<(), Error> {
+        let path = self.path.clone();
+        let result = retried(&self.client, || self.client.delete(&path, None)).await;
+        self.path.clear();
+        match result {
+            Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        if !self.path.is_empty() {
+            let (client, path) = (self.client.clone(), std::mem::take(&mut self.path));
+            self.client.detach(async move {
+                // A fatal error means that the session's nodes are deleted anyway.
+                let _ = retried(&client, || client.delete(&path, None)).await;
+            });
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Transactions that are made once, although their answer may be lost.
+//!
+//! Owns the marker that tells whether the last one was made. Must not know what a transaction does.
+//!
+//! Each transaction also writes its number into an ephemeral node of the session, beside the nodes
+//! of the recipe. After a lost answer the number there says whether the transaction was made, once
+//! a `sync` is answered: the leader answers it after all it had proposed before is committed, and
+//! refuses what arrives later from the connection that was lost.
+
+use zabkeeper_core::ErrorCode;
+
+use super::{NO_ROOM_PAUSE, child, create_parents, lacks_room, retried};
+use crate::error::Error;
+use crate::handle::{Client, CreateMode, Multi, MultiError, MultiOutcome};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Once {
+    client: Client,
+    parent: String,
+    /// The marker.
+    path: String,
+    /// The number of the last transaction.
+    last: u64,
+}
+
+/// What a transaction has done; `None` if the answer is lost that would tell it.
+pub(super) type Made = Option<Vec<MultiOutcome>>;
+
+impl Once {
+    /// For the recipe whose node is `path`; the markers are children of `path.once`, a container.
+    pub(super) fn new(client: &Client, path: &str) -> Once {
+        let parent = format!("{}.once", path.trim_end_matches('/'));
+        let path = child(&parent, &client.unique_id());
+        Once { client: client.clone(), parent, path, last: 0 }
+    }
+
+    /// Makes the transaction once, or fails without having made it. Fatal errors leave that open.
+    pub(super) async fn make(&mut self, multi: &Multi) -> Result<Result<Made, MultiError>, Error> {
+        self.last += 1;
+        let number = self.last.to_string();
+        loop {
+            let marked = multi.clone().set(&self.path, number.clone(), None);
+            match self.client.multi(marked).await {
+                Ok(Ok(mut outcomes)) => {
+                    outcomes.truncate(multi.len());
+                    return Ok(Ok(Some(outcomes)));
+                }
+                Ok(Err(failed)) if failed.operation == multi.len() => self.create_marker().await?,
+                Ok(Err(failed)) => return Ok(Err(failed)),
+                Err(error) if error.is_recoverable() => {
+                    self.client.connected().await?;
+                    if self.is_made(&number).await? {
+                        return Ok(Ok(None));
+                    }
+                }
+                Err(error) if lacks_room(&error) => self.client.sleep(NO_ROOM_PAUSE).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn is_made(&self, number: &str) -> Result<bool, Error> {
+        retried(&self.client, || self.client.sync(&self.path)).await?;
+        match retried(&self.client, || self.client.get(&self.path)).await {
+            Ok((data, _)) => Ok(data == number),
+            Err(error) if error.is(ErrorCode::NoNode) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn create_marker(&self) -> Result<(), Error> {
+        let create = || self.client.create(&self.path, "", CreateMode::Ephemeral);
+        loop {
+            match retried(&self.client, create).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is(ErrorCode::NodeExists) => return Ok(()),
+                Err(error) if error.is(ErrorCode::NoNode) => {
+                    create_parents(&self.client, &self.parent).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Once {
+    fn drop(&mut self) {
+        if self.last > 0 {
+            let (client, path) = (self.client.clone(), self.path.clone());
+            self.client.detach(async move {
+                // A fatal error means that the session's nodes are deleted anyway.
+                let _ = retried(&client, || client.delete(&path, None)).await;
+            });
+        }
+    }
+}

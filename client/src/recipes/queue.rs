@@ -1,0 +1,152 @@
+//! A queue, with priorities (RECIPE-05, RECIPE-06).
+//!
+//! Owns the names of its nodes and which item comes first. Must not decide whether an item was put
+//! or taken whose answer is lost: `once` does.
+
+use bytes::Bytes;
+use zabkeeper_core::ErrorCode;
+
+use super::once::Once;
+use super::{child, create_parents, failed, retried};
+use crate::error::Error;
+use crate::handle::{Client, CreateMode, Multi, OneshotWatch};
+
+/// Prefix of the nodes, as in kazoo's `Queue`.
+pub(super) const PREFIX: &str = "entry-";
+
+/// The priority of [`Queue::put`]; a lower one comes first.
+pub(super) const PRIORITY: u16 = 100;
+/// The highest priority number.
+const PRIORITY_MAX: u16 = 999;
+
+/// A queue of items, the lowest priority number first, and in the order of their arrival among
+/// equals.
+///
+/// # What it promises
+/// An item that was put is taken once: a lost answer neither loses nor doubles it. It outlives the
+/// session that has put it.
+///
+/// # What it does not promise
+/// That a program which takes an item and fails has finished its work: for that there is a
+/// [`WorkQueue`](super::WorkQueue). After a fatal error it is unknown whether the item was put or
+/// taken. Consumers that take at the same time try for the same item, and all but one look again.
+/// The names of all items have to fit into one reply of the server, some 30,000 by default.
+///
+/// Lost connections are waited out; an expired session is a fatal error. A future of
+/// [`Queue::take`] that is dropped may have taken an item: let it finish. Nodes have the names of
+/// kazoo's `Queue`.
+#[derive(Debug)]
+pub struct Queue {
+    client: Client,
+    path: String,
+    once: Once,
+}
+
+impl Queue {
+    /// The queue of this path. Its node, and those above it, are created when needed, as
+    /// containers.
+    pub fn new(client: &Client, path: impl Into<String>) -> Queue {
+        let path = path.into();
+        Queue { client: client.clone(), once: Once::new(client, &path), path }
+    }
+
+    /// Puts an item at the end, with priority 100.
+    ///
+    /// # Errors
+    /// Fatal ones; `NoAuth`; `QuotaExceeded`.
+    pub async fn put(&mut self, item: impl Into<Bytes>) -> Result<(), Error> {
+        self.put_with_priority(PRIORITY, item).await
+    }
+
+    /// Puts an item behind those with the same priority, 0 to 999; higher ones count as 999. Lower
+    /// ones are taken first.
+    ///
+    /// # Errors
+    /// Those of [`Queue::put`].
+    pub async fn put_with_priority(
+        &mut self,
+        priority: u16,
+        item: impl Into<Bytes>,
+    ) -> Result<(), Error> {
+        put(&self.client, &mut self.once, &self.path, priority, item.into()).await
+    }
+
+    /// Takes the first item, and waits while there is none.
+    ///
+    /// # Errors
+    /// Fatal ones; `NoAuth`.
+    pub async fn take(&mut self) -> Result<Bytes, Error> {
+        loop {
+            let (names, watch) = entries(&self.client, &self.path).await?;
+            if let Some(item) = self.take_one(&names).await? {
+                return Ok(item);
+            }
+            // Others have taken what was there; what has come meanwhile has fired the watch.
+            watch.await?;
+        }
+    }
+
+    /// Takes the first item, if there is one.
+    ///
+    /// # Errors
+    /// Those of [`Queue::take`].
+    pub async fn try_take(&mut self) -> Result<Option<Bytes>, Error> {
+        let (names, _) = entries(&self.client, &self.path).await?;
+        self.take_one(&names).await
+    }
+
+    /// Takes the first one of these items that nobody else takes.
+    async fn take_one(&mut self, names: &[String]) -> Result<Option<Bytes>, Error> {
+        for name in names {
+            let path = child(&self.path, name);
+            let item = match retried(&self.client, || self.client.get(&path)).await {
+                Ok((item, _)) => item,
+                Err(error) if error.is(ErrorCode::NoNode) => continue,
+                Err(error) => return Err(error),
+            };
+            match self.once.make(&Multi::new().delete(&path, None)).await? {
+                Ok(_) => return Ok(Some(item)),
+                Err(error) if error.code == ErrorCode::NoNode => {}
+                Err(error) => return Err(failed("take", &path, error)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Puts an item into the queue of this path.
+pub(super) async fn put(
+    client: &Client,
+    once: &mut Once,
+    path: &str,
+    priority: u16,
+    item: Bytes,
+) -> Result<(), Error> {
+    let entry = child(path, &format!("{PREFIX}{:03}-", priority.min(PRIORITY_MAX)));
+    let create = Multi::new().create(entry, item, CreateMode::PersistentSequential);
+    loop {
+        match once.make(&create).await? {
+            Ok(_) => return Ok(()),
+            Err(error) if error.code == ErrorCode::NoNode => create_parents(client, path).await?,
+            Err(error) => return Err(failed("put", path, error)),
+        }
+    }
+}
+
+/// The names of the items, the first one first, and a watch for more.
+pub(super) async fn entries(
+    client: &Client,
+    path: &str,
+) -> Result<(Vec<String>, OneshotWatch), Error> {
+    loop {
+        match retried(client, || client.children_and_watch(path)).await {
+            Ok((mut names, _, watch)) => {
+                names.retain(|name| name.starts_with(PREFIX));
+                names.sort_unstable();
+                return Ok((names, watch));
+            }
+            Err(error) if error.is(ErrorCode::NoNode) => create_parents(client, path).await?,
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! A queue whose items are acknowledged.
+//!
+//! Owns who works at which item. Must not decide which item comes first: `queue` does.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use futures::future::select;
+use zabkeeper_core::ErrorCode;
+
+use super::once::Once;
+use super::queue::{PRIORITY, entries, put};
+use super::{child, create_parents, failed, retried};
+use crate::error::Error;
+use crate::handle::{Client, CreateMode, Multi};
+
+/// Names of the nodes, as in kazoo's `LockingQueue`.
+const ENTRIES: &str = "entries";
+const TAKEN: &str = "taken";
+
+/// A queue of work: a session claims an item, and the item goes when the work is acknowledged. If
+/// the session ends before, the item is offered again.
+///
+/// # What it promises
+/// Each item is worked at until somebody acknowledges it: at least once. One session at a time
+/// works at it, as far as the servers know. With [`Job::complete_with`] the result of the work
+/// becomes visible in the same transaction that removes the item: exactly once.
+///
+/// # What it does not promise
+/// That a worker knows in time that its session has expired and another one has begun with the same
+/// item. Its acknowledgement fails then, and the transaction of [`Job::complete_with`] is not made.
+/// The names of all items have to fit into one reply of the server, some 30,000 by default.
+///
+/// Lost connections are waited out; an expired session is a fatal error. Nodes have the names of
+/// kazoo's `LockingQueue`.
+#[derive(Debug)]
+pub struct WorkQueue {
+    client: Client,
+    entries: String,
+    taken: String,
+    once: Once,
+}
+
+/// An item that this session works at. Dropping it offers the item again.
+#[derive(Debug)]
+pub struct Job {
+    client: Client,
+    entry: String,
+    /// The node that keeps others away; empty once the item is gone.
+    taken: String,
+    item: Bytes,
+    once: Once,
+}
+
+impl WorkQueue {
+    /// The queue of this path. Its nodes are created when needed, as containers.
+    pub fn new(client: &Client, path: impl Into<String>) -> WorkQueue {
+        let path = path.into();
+        WorkQueue {
+            client: client.clone(),
+            entries: child(&path, ENTRIES),
+            taken: child(&path, TAKEN),
+            once: Once::new(client, &path),
+        }
+    }
+
+    /// Puts an item at the end, with priority 100.
+    ///
+    /// # Errors
+    /// Those of [`Queue::put`](super::Queue::put).
+    pub async fn put(&mut self, item: impl Into<Bytes>) -> Result<(), Error> {
+        self.put_with_priority(PRIORITY, item).await
+    }
+
+    /// Puts an item behind those with the same priority, 0 to 999; see
+    /// [`Queue::put_with_priority`](super::Queue::put_with_priority).
+    ///
+    /// # Errors
+    /// Those of [`Queue::put`](super::Queue::put).
+    pub async fn put_with_priority(
+        &mut self,
+        priority: u16,
+        item: impl Into<Bytes>,
+    ) -> Result<(), Error> {
+        put(&self.client, &mut self.once, &self.entries, priority, item.into()).await
+    }
+
+    /// Claims the first item that nobody works at, and waits while there is none. A future that is
+    /// dropped may keep an item until the session ends: let it finish.
+    ///
+    /// # Errors
+    /// Fatal ones; `NoAuth`.
+    pub async fn claim(&self) -> Result<Job, Error> {
+        loop {
+            let (taken, released) = self.taken().await?;
+            let (names, come) = entries(&self.client, &self.entries).await?;
+            for name in names.iter().filter(|name| !taken.contains(*name)) {
+                if let Some(job) = self.claim_one(name).await? {
+                    return Ok(job);
+                }
+            }
+            select(released, come).await.factor_first().0?;
+        }
+    }
+
+    async fn taken(&self) -> Result<(BTreeSet<String>, crate::OneshotWatch), Error> {
+        loop {
+            let list = || self.client.children_and_watch(&self.taken);
+            match retried(&self.client, list).await {
+                Ok((names, _, watch)) => return Ok((names.into_iter().collect(), watch)),
+                Err(error) if error.is(ErrorCode::NoNode) => {
+                    create_parents(&self.client, &self.taken).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn claim_one(&self, name: &str) -> Result<Option<Job>, Error> {
+        let (client, taken) = (&self.client, child(&self.taken, name));
+        let id = client.unique_id();
+        match retried(client, || client.create(&taken, id.clone(), CreateMode::Ephemeral)).await {
+            Ok(_) => {}
+            Err(error) if error.is(ErrorCode::NodeExists) => {
+                // The answer to an earlier attempt may have been lost.
+                match retried(client, || client.get(&taken)).await {
+                    Ok((data, _)) if data == id => {}
+                    Ok(_) => return Ok(None),
+                    Err(error) if error.is(ErrorCode::NoNode) => return Ok(None),
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(error) if error.is(ErrorCode::NoNode) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let entry = child(&self.entries, name);
+        let once = Once::new(client, self.entries.trim_end_matches(ENTRIES));
+        let mut job = Job { client: client.clone(), entry, taken, item: Bytes::new(), once };
+        match retried(client, || client.get(&job.entry)).await {
+            Ok((item, _)) => {
+                job.item = item;
+                Ok(Some(job))
+            }
+            // Another worker has acknowledged it meanwhile; dropping the job releases its name.
+            Err(error) if error.is(ErrorCode::NoNode) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Job {
+    /// The item.
+    pub fn item(&self) -> &Bytes {
+        &self.item
+    }
+
+    /// Acknowledges the work: the item is removed.
+    ///
+    /// # Errors
+    /// Those of [`Job::complete_with`].
+    pub async fn complete(self) -> Result<(), Error> {
+        self.complete_with(Multi::new()).await
+    }
+
+    /// Makes these changes and removes the item, in one transaction.
+    ///
+    /// # Errors
+    /// Fatal ones; `NoNode` if the item is not this session's any more, or that of the operation
+    /// which has failed. Then nothing is changed, and the item is offered again.
+    pub async fn complete_with(mut self, changes: Multi) -> Result<(), Error> {
+        let all = changes.delete(&self.taken, None).delete(&self.entry, None);
+        match self.once.make(&all).await? {
+            Ok(_) => {
+                self.taken.clear();
+                Ok(())
+            }
+            Err(error) => Err(failed("complete", &self.entry, error)),
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if !self.taken.is_empty() {
+            let (client, path) = (self.client.clone(), std::mem::take(&mut self.taken));
+            self.client.detach(async move {
+                // A fatal error means that the session's nodes are deleted anyway.
+                let _ = retried(&client, || client.delete(&path, None)).await;
+            });
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The client's recipes against the real server, each with two sessions.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{join, join_all, poll_immediate, try_join_all};
+use tempfile::tempdir;
+use zabkeeper_client::recipes::{
+    Barrier, Counter, Decision, DoubleBarrier, Group, Lock, Members, MultiLock, Queue, RwLock,
+    Semaphore, TwoPhaseCommit, WorkQueue,
+};
+use zabkeeper_client::{Client, CreateMode, ErrorCode, Multi};
+
+use crate::harness::{Server, block_on};
+
+/// Runs the test with two sessions of one server.
+fn check<F: Future<Output = ()>>(test: impl FnOnce([Client; 2]) -> F) {
+    let dir = tempdir().expect("creates");
+    let server = Server::start(dir.path(), "tickTime=500\n");
+    block_on(async {
+        let connect = async || Client::connect(&server.address()).await.expect("connects");
+        test([connect().await, connect().await]).await;
+    });
+}
+
+/// Some round trips: long enough for what is to happen, and for what must not.
+async fn a_while(client: &Client) {
+    for _ in 0..5 {
+        client.sync("/").await.unwrap();
+    }
+}
+
+/// RECIPE-09.
+#[test]
+fn readers_share_the_lock_and_writers_do_not() {
+    check(async |[a, b]| {
+        let [ours, theirs] = [&a, &b].map(|client| RwLock::new(client, "/locks/rw"));
+        let reading = [ours.read().await.unwrap(), theirs.read().await.unwrap()];
+        let mut writing = Box::pin(theirs.write());
+        assert!(poll_immediate(&mut writing).await.is_none());
+        a_while(&b).await;
+        let mut late = Box::pin(ours.read());
+        assert!(poll_immediate(&mut late).await.is_none());
+        let tokens = reading.each_ref().map(|guard| guard.token());
+        for guard in reading {
+            guard.release().await.unwrap();
+        }
+        let writer = writing.await.unwrap();
+        assert!(writer.token() > tokens[0].max(tokens[1]));
+        a_while(&a).await;
+        assert!(poll_immediate(&mut late).await.is_none(), "a reader behind a writer waits");
+        writer.release().await.unwrap();
+        late.await.unwrap().release().await.unwrap();
+    });
+}
+
+/// RECIPE-10.
+#[test]
+fn holder_learns_that_somebody_asks_for_the_lock() {
+    check(async |[a, b]| {
+        let guard = Lock::new(&a, "/locks/revoked").acquire().await.unwrap();
+        let mut revoked = Box::pin(guard.revoked());
+        assert!(poll_immediate(&mut revoked).await.is_none());
+        Lock::revoke(&b, &guard.path()).await.unwrap();
+        revoked.await;
+    });
+}
+
+#[test]
+fn semaphore_grants_its_leases_and_no_more() {
+    check(async |[a, b]| {
+        let [ours, theirs] = [&a, &b].map(|client| Semaphore::new(client, "/s", 2));
+        let first = ours.acquire().await.unwrap();
+        let second = theirs.acquire().await.unwrap();
+        assert!(second.token() > first.token());
+        let mut third = Box::pin(ours.acquire());
+        assert!(poll_immediate(&mut third).await.is_none());
+        a_while(&a).await;
+        assert!(poll_immediate(&mut third).await.is_none());
+        second.release().await.unwrap();
+        third.await.unwrap();
+    });
+}
+
+#[test]
+fn several_locks_are_held_together() {
+    check(async |[a, b]| {
+        let both = MultiLock::new(&a, ["/l/2", "/l/1", "/l/2"]).acquire().await.unwrap();
+        assert_eq!(both.tokens().len(), 2);
+        let second = Lock::new(&b, "/l/2");
+        assert!(second.acquire_within(Duration::from_millis(50)).await.unwrap().is_none());
+        both.release().await.unwrap();
+        second.acquire().await.unwrap();
+    });
+}
+
+#[test]
+fn counter_adds_up() {
+    check(async |[a, b]| {
+        let add = async |client: &Client| {
+            let mut counter = Counter::new(client, "/counters/hits");
+            let mut seen = Vec::new();
+            for _ in 0..50 {
+                seen.push(counter.add(1).await.unwrap());
+            }
+            seen
+        };
+        let (ours, theirs) = join(add(&a), add(&b)).await;
+        let mut all = [ours, theirs].concat();
+        all.sort_unstable();
+        assert_eq!(all, Vec::from_iter(1..=100));
+        assert_eq!(Counter::new(&a, "/counters/hits").get().await.unwrap(), 100);
+        b.create("/text", "text", CreateMode::Persistent).await.unwrap();
+        let unfit = Counter::new(&a, "/text").get().await.unwrap_err();
+        assert!(unfit.to_string().contains("not this recipe's"), "{unfit}");
+    });
+}
+
+/// RECIPE-05, RECIPE-06.
+#[test]
+fn items_of_a_queue_are_taken_once_and_in_order() {
+    check(async |[a, b]| {
+        let mut consumer = Queue::new(&b, "/q");
+        assert!(consumer.try_take().await.unwrap().is_none());
+        let producer = async {
+            let mut queue = Queue::new(&a, "/q");
+            for item in ["one", "two", "three"] {
+                queue.put(item).await.unwrap();
+            }
+            queue.put_with_priority(7, "first").await.unwrap();
+        };
+        producer.await;
+        for item in ["first", "one", "two", "three"] {
+            assert_eq!(consumer.take().await.unwrap(), item);
+        }
+        let mut waiting = Box::pin(consumer.take());
+        assert!(poll_immediate(&mut waiting).await.is_none());
+        Queue::new(&a, "/q").put("late").await.unwrap();
+        assert_eq!(waiting.await.unwrap(), "late");
+    });
+}
+
+#[test]
+fn work_that_nobody_acknowledges_is_offered_again() {
+    check(async |[a, b]| {
+        let [mut ours, theirs] = [&a, &b].map(|client| WorkQueue::new(client, "/work"));
+        for item in ["one", "two"] {
+            ours.put(item).await.unwrap();
+        }
+        let first = ours.claim().await.unwrap();
+        let second = theirs.claim().await.unwrap();
+        assert_eq!((&first.item()[..], &second.item()[..]), (&b"one"[..], &b"two"[..]));
+        drop(first);
+        let again = theirs.claim().await.unwrap();
+        assert_eq!(again.item(), "one");
+        let result = Multi::new().create("/result", "done", CreateMode::Persistent);
+        again.complete_with(result.clone()).await.unwrap();
+        assert_eq!(a.get("/result").await.unwrap().0, "done");
+        let failed = second.complete_with(result).await.unwrap_err();
+        assert!(failed.is(ErrorCode::NodeExists), "{failed}");
+        ours.claim().await.unwrap().complete().await.unwrap();
+        assert!(a.children("/work/entries").await.unwrap().0.is_empty());
+    });
+}
+
+/// RECIPE-02.
+#[test]
+fn barrier_holds_until_it_is_removed() {
+    check(async |[a, b]| {
+        let [ours, theirs] = [&a, &b].map(|client| Barrier::new(client, "/barriers/b"));
+        theirs.wait().await.unwrap();
+        ours.set().await.unwrap();
+        ours.set().await.unwrap();
+        let mut waiting = Box::pin(theirs.wait());
+        assert!(poll_immediate(&mut waiting).await.is_none());
+        a_while(&b).await;
+        assert!(poll_immediate(&mut waiting).await.is_none());
+        ours.remove().await.unwrap();
+        waiting.await.unwrap();
+    });
+}
+
+/// RECIPE-03.
+#[test]
+fn sessions_enter_and_leave_a_double_barrier_together() {
+    check(async |[a, b]| {
+        let barriers = [&a, &b, &b].map(|client| DoubleBarrier::new(client, "/barriers/d", 3));
+        for _ in 0..3 {
+            let mut early = Box::pin(barriers[0].enter());
+            assert!(poll_immediate(&mut early).await.is_none());
+            a_while(&a).await;
+            assert!(poll_immediate(&mut early).await.is_none());
+            let others = try_join_all(barriers[1..].iter().map(DoubleBarrier::enter));
+            let (first, others) = join(early, others).await;
+            let mut leaving = Box::pin(first.unwrap().leave());
+            assert!(poll_immediate(&mut leaving).await.is_none());
+            a_while(&a).await;
+            assert!(poll_immediate(&mut leaving).await.is_none());
+            let others = join_all(others.unwrap().into_iter().map(|inside| inside.leave()));
+            let (first, others) = join(leaving, others).await;
+            first.unwrap();
+            assert!(others.into_iter().all(|left| left.is_ok()));
+        }
+    });
+}
+
+/// RECIPE-01.
+#[test]
+fn members_of_a_group_are_listed_while_their_sessions_live() {
+    check(async |[a, b]| {
+        let [ours, theirs] = [&a, &b].map(|client| Group::new(client, "/group"));
+        let none = theirs.members().await.unwrap();
+        let (joined, seen) = join(ours.join("a", "host:1"), theirs.changed(&none)).await;
+        let joined = joined.unwrap();
+        assert_eq!(seen.unwrap(), Members::from([("a".to_owned(), "host:1".into())]));
+        let taken = theirs.join("a", "").await.unwrap_err();
+        assert!(taken.is(ErrorCode::NodeExists), "{taken}");
+        joined.set_data("host:2").await.unwrap();
+        let members = theirs.members().await.unwrap();
+        assert_eq!(members["a"], "host:2");
+        let gone = theirs.changed(&members);
+        joined.leave().await.unwrap();
+        assert!(gone.await.unwrap().is_empty());
+    });
+}
+
+/// RECIPE-11.
+#[test]
+fn transaction_of_several_sites_is_committed_only_by_all() {
+    check(async |[a, b]| {
+        for votes in [[Decision::Commit, Decision::Commit], [Decision::Commit, Decision::Abort]] {
+            let [ours, theirs] = [&a, &b].map(|client| TwoPhaseCommit::new(client, "/tx"));
+            ours.begin(&["x", "y"]).await.unwrap();
+            let deciding = ours.decide().shared();
+            let learning = theirs.decided();
+            ours.vote("x", votes[0]).await.unwrap();
+            assert_eq!(theirs.vote("y", votes[1]).await.unwrap(), votes[1]);
+            assert_eq!(theirs.vote("y", Decision::Commit).await.unwrap(), votes[1], "the first");
+            let decided = deciding.await.unwrap();
+            assert_eq!((decided, learning.await.unwrap()), (votes[1], votes[1]));
+            assert_eq!(theirs.abort().await.unwrap(), votes[1], "too late");
+            ours.forget().await.unwrap();
+        }
+    });
+}
