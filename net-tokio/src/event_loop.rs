@@ -17,6 +17,7 @@ use crate::admin;
 use crate::configs::ConfigSender;
 use crate::conn;
 use crate::disk::Disk;
+use crate::host::Host;
 use crate::logging;
 use crate::peers;
 use crate::shared::Shared;
@@ -27,10 +28,11 @@ const COMPARED: usize = 1000;
 /// Time for the log's end to be recorded when the server stops with requests unanswered.
 const LAST_RECORD: Duration = Duration::from_secs(1);
 
-/// Steps the core until it halts or the process stops.
+/// Steps the core until it halts or the server is stopped.
 pub(crate) struct EventLoop {
     server: Server,
     shared: Rc<Shared>,
+    host: Box<dyn Host>,
     disk: Disk,
     outbox: Outbox,
     timer: Pin<Box<Sleep>>,
@@ -54,6 +56,7 @@ impl EventLoop {
     pub(crate) fn new(
         server: Server,
         shared: Rc<Shared>,
+        host: impl Host + 'static,
         disk: Disk,
         configs: ConfigSender,
         set_aside: Option<Outline>,
@@ -61,6 +64,7 @@ impl EventLoop {
         EventLoop {
             server,
             shared,
+            host: Box::new(host),
             disk,
             outbox: Outbox::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -162,7 +166,7 @@ impl EventLoop {
         }
     }
 
-    /// Prints, and logs, once that clients are served.
+    /// Tells the host and logs, once, that clients are served.
     fn announce(&mut self) {
         if self.announced {
             return;
@@ -183,13 +187,7 @@ impl EventLoop {
             version = env!("CARGO_PKG_VERSION"),
             "serving"
         );
-        let near = self.shared.client_address("127.0.0.1");
-        let (host, port) = near.rsplit_once(':').unwrap_or((&near, ""));
-        let host = Member::without_brackets(host);
-        logging::print_line(format!(
-            "Zabkeeper listens on {everywhere}: try `echo srvr | nc {host} {port}` \
-             or `zkCli.sh -server {near}`",
-        ));
+        self.host.serving(&everywhere, &self.shared.client_address("127.0.0.1"));
     }
 
     /// Once this server is filled: names the first node in which the state that it had set aside

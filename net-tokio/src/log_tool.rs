@@ -14,7 +14,7 @@ use zabkeeper_core::{Compared, Halted, WriteId, Zxid, compare, replay};
 
 use crate::args::LogCommand;
 use crate::config::OUR_FOLDER;
-use crate::serve::Failure;
+use crate::host::Failure;
 
 /// Runs the command and prints its result to `out`.
 pub(crate) fn run(command: &LogCommand, out: &mut impl Write) -> Result<(), Failure> {

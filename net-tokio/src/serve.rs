@@ -1,17 +1,15 @@
-//! The life of the server process, from recovery to the last reply.
+//! The life of a server, from recovery to the last reply.
 //!
-//! Owns the order of starting and stopping. Must not know how any part works.
+//! Owns the order of starting and stopping. Must not know how any part works, nor change what
+//! belongs to the whole process: the [`Host`] does.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use storage_fs::{Opened, Options, OsDir, StoreError};
-use tokio::runtime::{Builder, LocalOptions};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use zabkeeper_core::driver::SocketId;
@@ -23,12 +21,11 @@ use crate::config::{OUR_FOLDER, Settings};
 use crate::config_files;
 use crate::configs;
 use crate::conn;
-use crate::descriptors;
 use crate::disk::Disk;
 use crate::driver;
 use crate::event_loop::{Ended, EventLoop};
+use crate::host::{Failure, Host, Stop, StopRequests};
 use crate::listener;
-use crate::logging::Logging;
 use crate::oracle;
 use crate::peers;
 use crate::random;
@@ -42,8 +39,8 @@ const PAUSE_BEFORE_ANEW: Duration = Duration::from_secs(1);
 const LONG_LOAD_MIB: usize = 32;
 const LONG_LOAD_TXNS: usize = 50_000;
 
-/// Time for writes in progress to become durable after a signal; below the 10 s after which service
-/// managers kill the process.
+/// Time for writes in progress to become durable after a request to stop; below the 10 s after
+/// which service managers kill the process.
 const LAST_WRITES: Duration = Duration::from_secs(5);
 
 /// The same for a member of an ensemble, where the other servers continue: an early end loses
@@ -57,35 +54,26 @@ const HAND_OVER: Duration = Duration::from_secs(5);
 /// Time for the last replies to leave.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
 
-/// Why the server could not start, or had to stop.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// The data directory cannot be used.
-    Data(String),
-    /// The data differs from the ensemble's: the process restarts itself, and the next start sets
-    /// the data aside.
-    Differs(String),
-    /// Anything else.
-    Other(String),
+/// A runtime for [`serve`].
+///
+/// # Errors
+/// The operating system has no descriptors left for it.
+pub(crate) fn runtime() -> Result<LocalRuntime, Failure> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .map_err(|error| Failure::Other(format!("cannot start the runtime: {error}")))
 }
 
-/// Serves until a signal arrives.
+/// Serves until the host requests a stop; runs on a [`runtime`] of its own. Whatever concerns the
+/// whole process is left to the host.
 ///
 /// # Errors
 /// The server cannot start, or its disk has failed.
-pub(crate) fn run(settings: Settings, logging: &Logging) -> Result<(), Failure> {
-    descriptors::raise_limit();
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default())
-        .map_err(|error| Failure::Other(format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(async {
-        survive_signals()?;
-        serve(settings, logging).await
-    })
-}
-
-async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure> {
+pub(crate) async fn serve(
+    mut settings: Settings,
+    host: impl Host + 'static,
+) -> Result<(), Failure> {
     settings.core.membership = settings
         .ensemble
         .as_ref()
@@ -104,7 +92,6 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     };
     let (opened, set_aside) = open(&settings)?;
     let server = recover(&settings, opened.recovered)?;
-    logging.limit_lines();
     let slow_write = settings.slow_write;
     let clock = Clock::start();
     let driver = driver::new(&settings, server.ensemble_id(), &clock);
@@ -115,8 +102,8 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     let (sender, configs) = configs::channel();
     let listening = listener::listen(socket, &shared, configs.clone()).map_err(cannot_listen)?;
     let accepting = tokio::task::spawn_local(listening);
-    let signals = signals().map_err(|e| Failure::Other(format!("cannot wait for signals: {e}")))?;
-    tokio::task::spawn_local(stop_on(signals, accepting.abort_handle(), Rc::clone(&shared)));
+    let requests = host.opened()?;
+    tokio::task::spawn_local(stop_on(requests, accepting.abort_handle(), Rc::clone(&shared)));
     peers::warn_without_secret(&shared.settings);
     peers::listen(&shared, peer_ports, configs.clone()).map_err(Failure::Other)?;
     tokio::task::spawn_local(oracle::watch(Rc::clone(&shared)));
@@ -126,7 +113,7 @@ async fn serve(mut settings: Settings, logging: &Logging) -> Result<(), Failure>
     }
     // A task like the readers: the runtime asks the kernel for events each time before it polls its
     // main future.
-    let event_loop = EventLoop::new(server, Rc::clone(&shared), disk, sender, set_aside);
+    let event_loop = EventLoop::new(server, Rc::clone(&shared), host, disk, sender, set_aside);
     let event_loop = tokio::task::spawn_local(event_loop.run());
     let ended = event_loop.await.expect("a panic aborts the process");
 
@@ -317,113 +304,21 @@ fn refuse_a_folder_without_data(key: &str, folder: &Path) -> Result<(), Failure>
     )))
 }
 
-/// Takes signals that would end the process by default. A terminal that is closed sends SIGHUP, and
-/// so do scripts that rotate logs. SIGXFSZ comes where a file may not grow: the write then fails
-/// with an error, also in the log thread.
-fn survive_signals() -> Result<(), Failure> {
-    let cannot_wait = |error| Failure::Other(format!("cannot wait for signals: {error}"));
-    let mut hangup = signal(SignalKind::hangup()).map_err(cannot_wait)?;
-    // tokio keeps the handler for the rest of the process.
-    let file_size = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
-    drop(signal(file_size).map_err(cannot_wait)?);
-    tokio::task::spawn_local(async move {
-        while hangup.recv().await.is_some() {
-            tracing::info!("SIGHUP: nothing is read anew yet; SIGTERM stops the server");
-        }
-    });
-    Ok(())
-}
-
-fn signals() -> io::Result<[Signal; 2]> {
-    Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?])
-}
-
-async fn stop_on(signals: [Signal; 2], accepting: AbortHandle, shared: Rc<Shared>) {
-    let [mut terminate, mut interrupt] = signals;
-    next_of(&mut terminate, &mut interrupt).await;
-    tracing::info!("stopping");
-    accepting.abort();
-    let time = if shared.settings.ensemble.is_some() {
-        LAST_ANSWERS + shared.settings.core.tick().min(HAND_OVER)
-    } else {
-        LAST_WRITES
-    };
-    shared.stop(shared.clock.mono().after(time));
-    next_of(&mut terminate, &mut interrupt).await;
-    tracing::warn!("a second signal: stopping at once");
-    shared.stop(shared.clock.mono());
-}
-
-/// Waits for one of two signals.
-async fn next_of(terminate: &mut Signal, interrupt: &mut Signal) {
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-}
-
-impl Failure {
-    /// A failure to create or open a folder.
-    pub(crate) fn of_folder(key: &str, path: &Path, error: &io::Error) -> Failure {
-        let path = path.display();
-        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
-            let what =
-                format!("disk full: cannot create {path}: {error}; make room and start again");
-            return Failure::Other(what);
-        }
-        Failure::Data(format!(
-            "cannot create or open the folder {path}: {error}; {key} has to be a folder that this \
-             server may write to"
-        ))
-    }
-
-    /// A failure to open the data in a folder. A lack of disk space or descriptors is no fault of
-    /// the data.
-    pub(crate) fn of_store(path: &Path, error: &StoreError) -> Failure {
-        let what = format!("{}: {error}", path.display());
-        match error {
-            StoreError::DiskFull { .. } | StoreError::TooManyFiles { .. } => Failure::Other(what),
-            StoreError::InUse { .. }
-            | StoreError::Io { .. }
-            | StoreError::Damaged { .. }
-            | StoreError::UnknownVersion { .. }
-            | StoreError::ForeignStore { .. } => Failure::Data(what),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Data(what) | Failure::Differs(what) | Failure::Other(what) => {
-                f.write_str(what)
+/// Carries out the requests to stop.
+async fn stop_on(mut requests: StopRequests, accepting: AbortHandle, shared: Rc<Shared>) {
+    while let Some(request) = requests.recv().await {
+        accepting.abort();
+        let time = match request {
+            Stop::AtOnce => Duration::ZERO,
+            Stop::Gracefully => {
+                tracing::info!("stopping");
+                if shared.settings.ensemble.is_some() {
+                    LAST_ANSWERS + shared.settings.core.tick().min(HAND_OVER)
+                } else {
+                    LAST_WRITES
+                }
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn full_disk_exits_with_status_1_not_3() {
-        let path = Path::new("/data");
-        let (operation, file, place) = ("write", "state.tmp".to_owned(), "log directory");
-        let full = StoreError::DiskFull { operation, file: file.clone(), place, free: Some(7) };
-        assert!(matches!(Failure::of_store(path, &full), Failure::Other(what) if
-            what == "/data: disk full: cannot write state.tmp in the log directory (7 bytes free); \
-                nothing \
-                     acknowledged is lost: make room and start again"));
-        let few = StoreError::TooManyFiles { operation, file, place };
-        assert!(matches!(Failure::of_store(path, &few), Failure::Other(_)));
-        let damaged = StoreError::Damaged { what: String::new(), place: String::new() };
-        assert!(matches!(Failure::of_store(path, &damaged), Failure::Data(_)));
-
-        let full = io::Error::from(io::ErrorKind::StorageFull);
-        assert!(matches!(Failure::of_folder("dataDir", path, &full), Failure::Other(what) if
-            what.ends_with("; make room and start again")));
-        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert!(matches!(Failure::of_folder("dataDir", path, &denied), Failure::Data(_)));
+        };
+        shared.stop(shared.clock.mono().after(time));
     }
 }

@@ -84,9 +84,9 @@ impl Logging {
         self.server.get_or_init(|| id);
     }
 
-    /// Bounds the number of lines from now on: call it before clients can cause lines.
-    pub(crate) fn limit_lines(&self) {
-        self.limits.begin();
+    /// The bounds on the number of lines, which have to begin before clients can cause lines.
+    pub(crate) fn limits(&self) -> LineLimits {
+        self.limits.clone()
     }
 
     /// Writes a line without time and level, for errors in the configuration.
