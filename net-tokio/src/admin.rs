@@ -49,15 +49,15 @@ pub(crate) fn collect(shared: &Rc<Shared>, driver: &mut Driver, conn: ConnId, qu
         HostQuery::Descriptors => HostFacts::Descriptors(descriptors()),
         HostQuery::Environment => HostFacts::Environment(environment()),
         HostQuery::DiskUse => {
-            let shared = Rc::clone(shared);
-            tokio::task::spawn_local(async move {
-                let dirs = [shared.settings.snapshot_folder(), shared.settings.log_folder()];
+            let to = Rc::clone(shared);
+            shared.spawn(async move {
+                let dirs = [to.settings.snapshot_folder(), to.settings.log_folder()];
                 let sizes = move || dirs.map(|dir| bytes_in(&dir));
                 let sizes = tokio::task::spawn_blocking(sizes).await;
-                let [snapshots, log] = sizes.expect("a panic aborts the process");
+                let [snapshots, log] = sizes.expect("reading directories does not panic");
                 let facts = HostFacts::DiskUse(DiskUse { snapshots, log });
-                shared.driver().four_letter.supply(conn, facts);
-                shared.wake().notify_one();
+                to.driver().four_letter.supply(conn, facts);
+                to.wake().notify_one();
             });
             return;
         }

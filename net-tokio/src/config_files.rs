@@ -36,7 +36,7 @@ pub(crate) async fn write_configs(
         let path = zoo_cfg.clone();
         // Another thread, because the disk may be slow.
         let write = tokio::task::spawn_blocking(move || write(&config, own, &path));
-        match write.await.expect("a panic aborts the process") {
+        match write.await.expect("writing does not panic") {
             Ok(dynamic) => tracing::info!("wrote the configuration in force to {dynamic}"),
             Err(what) => tracing::error!(
                 "{what}; the configuration in force is kept in the data directory and counts, but \

@@ -85,8 +85,8 @@ async fn received(socket: &Socket, shared: &Rc<Shared>, read: io::Result<usize>)
 /// delays nothing else.
 pub(crate) fn flush(socket: &Rc<Socket>, driver: &mut Driver, now: Instant, shared: &Rc<Shared>) {
     if !socket.write(driver, now) && driver.block(socket.id) {
-        let (socket, shared) = (Rc::clone(socket), Rc::clone(shared));
-        tokio::task::spawn_local(async move { write_rest(&socket, &shared).await });
+        let (socket, to) = (Rc::clone(socket), Rc::clone(shared));
+        shared.spawn(async move { write_rest(&socket, &to).await });
     }
 }
 

@@ -14,6 +14,7 @@
 //! time and a purge or two; the reader queue holds one command per link.
 
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -23,19 +24,30 @@ use storage_fs::{LogLane, OsDir, ReaderLane, SnapshotLane, StoreError};
 use tokio::sync::Notify;
 use zabkeeper_core::store::{DiskCommand, DiskEvent, Lane};
 
+use crate::host::Failure;
+
 /// Time without appends after which the log thread records the end of the log, so that the next
 /// start detects damage before it. Long enough for the two syncs to cost little, short enough for a
 /// server that is killed while idle.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// The event loop's handle to the threads.
+/// Time to finish the queues and record the end of the log when [`Disk`] is dropped.
+const LAST_WRITES: Duration = Duration::from_secs(1);
+
+/// The event loop's handle to the threads. Dropping it lets them finish their queues and waits for
+/// them for a while.
 pub(crate) struct Disk {
     log: Sender<Vec<DiskCommand>>,
     snapshots: Sender<DiskCommand>,
     reads: Sender<DiskCommand>,
     done: Arc<Completions>,
-    threads: [JoinHandle<()>; 3],
+    /// Dropped last, when the queues are closed.
+    threads: Threads,
 }
+
+/// The threads. Dropping them waits until they have ended, at most for [`LAST_WRITES`]: they hold
+/// the lock of the data directory.
+struct Threads(Vec<JoinHandle<()>>);
 
 /// The completions of the threads, and the notification that wakes the event loop.
 struct Completions {
@@ -59,20 +71,15 @@ impl Disk {
         let done = Arc::new(Completions { events: Mutex::new(Vec::new()), wake });
         let (log_sender, log_queue) = channel();
         let (snapshot_sender, snapshot_queue) = channel();
-        let to = Arc::clone(&done);
-        let log_thread = thread::Builder::new()
-            .name("log".to_owned())
-            .spawn(move || to.report_end(run_log(log, &log_queue, &to, slow_write)))?;
-        let to = Arc::clone(&done);
-        let snapshot_thread = thread::Builder::new()
-            .name("snapshots".to_owned())
-            .spawn(move || to.report_end(run_snapshots(snapshots, &snapshot_queue, &to)))?;
+        let mut threads = Threads(Vec::new());
+        threads.start("log", &done, move |to| run_log(log, &log_queue, to, slow_write))?;
+        threads
+            .start("snapshots", &done, move |to| run_snapshots(snapshots, &snapshot_queue, to))?;
         let (read_sender, read_queue) = channel();
-        let to = Arc::clone(&done);
-        let read_thread = thread::Builder::new()
-            .name("reader".to_owned())
-            .spawn(move || run_reads(reader, &read_queue, &to))?;
-        let threads = [log_thread, snapshot_thread, read_thread];
+        threads.start("reader", &done, move |to| {
+            run_reads(reader, &read_queue, to);
+            Ok(())
+        })?;
         let (log, snapshots, reads) = (log_sender, snapshot_sender, read_sender);
         Ok(Disk { log, snapshots, reads, done, threads })
     }
@@ -103,29 +110,46 @@ impl Disk {
         mem::take(&mut *self.done.lock())
     }
 
-    /// Lets the threads finish their queues and waits for them, at most for `timeout`.
-    pub(crate) fn join_within(self, timeout: Duration) {
-        let Disk { log, snapshots, reads, threads, .. } = self;
+    /// Lets the threads finish their queues and waits for them.
+    ///
+    /// # Panics
+    /// If a thread has panicked.
+    pub(crate) fn join(self) {
+        let Disk { log, snapshots, reads, mut threads, .. } = self;
         drop((log, snapshots, reads));
-        let latest = Instant::now() + timeout;
-        while Instant::now() < latest && !threads.iter().all(JoinHandle::is_finished) {
-            thread::sleep(Duration::from_millis(1));
+        for thread in threads.0.drain(..) {
+            thread.join().unwrap_or_else(|payload| resume_unwind(payload));
         }
     }
+}
 
-    /// Lets the threads finish their queues and waits for them.
-    pub(crate) fn join(self) {
-        let Disk { log, snapshots, reads, threads, .. } = self;
-        drop((log, snapshots, reads));
-        for thread in threads {
-            thread.join().expect("a panic aborts the process");
+impl Threads {
+    /// Starts a thread. Its failure or panic becomes a completion.
+    fn start(
+        &mut self,
+        name: &str,
+        done: &Arc<Completions>,
+        run: impl FnOnce(&Completions) -> Result<(), StoreError> + Send + 'static,
+    ) -> std::io::Result<()> {
+        let to = Arc::clone(done);
+        let builder = thread::Builder::new().name(name.to_owned());
+        self.0.push(builder.spawn(move || to.report_end(|| run(&to)))?);
+        Ok(())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        let latest = Instant::now() + LAST_WRITES;
+        while Instant::now() < latest && !self.0.iter().all(JoinHandle::is_finished) {
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
 impl Completions {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<DiskEvent>> {
-        self.events.lock().expect("a panic aborts the process")
+        self.events.lock().expect("no code that holds it panics")
     }
 
     fn report(&self, event: DiskEvent) {
@@ -133,9 +157,18 @@ impl Completions {
         self.wake.notify_one();
     }
 
-    fn report_end(&self, ended: Result<(), StoreError>) {
-        if let Err(error) = ended {
-            self.report(DiskEvent::Failed(error.to_string()));
+    /// Runs the work of a thread, whose failure or panic ends the server.
+    fn report_end(&self, work: impl FnOnce() -> Result<(), StoreError>) {
+        // The work is not continued, whatever state a panic has left.
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.report(DiskEvent::Failed(error.to_string())),
+            Err(payload) => {
+                let failure = Failure::panicked(&*payload);
+                self.report(DiskEvent::Failed(failure.to_string()));
+                // The event loop may have taken its last completions.
+                resume_unwind(payload);
+            }
         }
     }
 }
@@ -223,5 +256,21 @@ fn run_reads(mut lane: ReaderLane<OsDir>, queue: &Receiver<DiskCommand>, to: &Co
             tracing::warn!("{command}: {why}");
         }
         to.report(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panic_of_a_thread_is_a_failure_of_the_disk() {
+        let done = Completions { events: Mutex::default(), wake: Arc::default() };
+        let done = Arc::new(done);
+        let mut threads = Threads(Vec::new());
+        threads.start("log", &done, |_| panic!("an invariant is broken")).unwrap();
+        threads.0.pop().unwrap().join().expect_err("it has panicked");
+        let failure = DiskEvent::Failed("the server panicked: an invariant is broken".to_owned());
+        assert_eq!(*done.lock(), [failure]);
     }
 }

@@ -25,9 +25,6 @@ use crate::shared::Shared;
 /// Nodes of a state that was set aside that are compared in a turn.
 const COMPARED: usize = 1000;
 
-/// Time for the log's end to be recorded when the server stops with requests unanswered.
-const LAST_RECORD: Duration = Duration::from_secs(1);
-
 /// Steps the core until it halts or the server is stopped.
 pub(crate) struct EventLoop {
     server: Server,
@@ -150,7 +147,7 @@ impl EventLoop {
             {
                 lines.extend(ensemble.member(dial.to).cloned());
             }
-            tokio::task::spawn_local(peers::dial(Rc::clone(&self.shared), dial, lines));
+            self.shared.spawn(peers::dial(Rc::clone(&self.shared), dial, lines));
         }
         while let Some(id) = driver.next_changed() {
             if let Some(socket) = self.shared.socket(id) {
@@ -236,9 +233,8 @@ impl EventLoop {
         match ended {
             // Whatever is still queued is written and synced before this returns.
             Ended::Stopped { complete: true } => self.disk.join(),
-            // A disk that does not answer would keep the process for ever.
-            Ended::Stopped { complete: false } => self.disk.join_within(LAST_RECORD),
-            Ended::Halted(..) => {}
+            // A disk that does not answer would keep the server for ever.
+            Ended::Stopped { complete: false } | Ended::Halted(..) => drop(self.disk),
         }
         ended
     }

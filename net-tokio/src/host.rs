@@ -2,6 +2,7 @@
 //!
 //! Owns requests to stop, and why a server ends by itself. Must not act on either.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -42,11 +43,20 @@ pub(crate) enum Failure {
     /// The data differs from the ensemble's: the process restarts itself, and the next start sets
     /// the data aside.
     Differs(String),
+    /// A panic, which the process `zabkeeper` does not survive: an invariant is broken.
+    Panicked(String),
     /// Anything else.
     Other(String),
 }
 
 impl Failure {
+    /// A panic with this payload.
+    pub(crate) fn panicked(payload: &(dyn Any + Send)) -> Failure {
+        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        Failure::Panicked(text.unwrap_or_else(|| "without a message".to_owned()))
+    }
+
     /// A failure to create or open a folder.
     pub(crate) fn of_folder(key: &str, path: &Path, error: &io::Error) -> Failure {
         let path = path.display();
@@ -82,6 +92,7 @@ impl fmt::Display for Failure {
             Failure::Data(what) | Failure::Differs(what) | Failure::Other(what) => {
                 f.write_str(what)
             }
+            Failure::Panicked(what) => write!(f, "the server panicked: {what}"),
         }
     }
 }

@@ -83,7 +83,7 @@ pub(crate) fn listen(
     let backlog = shared.settings.backlog.unwrap_or(BACKLOG);
     let accepting = Rc::clone(shared);
     let mut listening = Listening::new(backlog, move |(), listener| {
-        tokio::task::spawn_local(accept(listener, Rc::clone(&accepting)))
+        accepting.spawn(accept(listener, Rc::clone(&accepting)))
     });
     listening.add((), socket)?;
     Ok(follow(listening, Rc::clone(shared), configs))
@@ -177,7 +177,7 @@ async fn accept(listener: TcpListener, shared: Rc<Shared>) {
                         tune(&stream, shared.settings.keep_alive);
                         let id = SocketId::Client(id);
                         let task = serve_connection(Rc::clone(&shared), stream, id);
-                        tokio::task::spawn_local(task);
+                        shared.spawn(task);
                         // The new connection adds a deadline to the driver's timer.
                         shared.wake().notify_one();
                     }

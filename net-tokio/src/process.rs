@@ -36,7 +36,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Invocation::Log(command)) => match log_tool::run(&command, &mut io::stdout().lock()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(Failure::Data(what)) => fail(BAD_DATA, &what),
-            Err(Failure::Differs(what) | Failure::Other(what)) => fail(FAILED, &what),
+            Err(Failure::Differs(what) | Failure::Panicked(what) | Failure::Other(what)) => {
+                fail(FAILED, &what)
+            }
         },
         Ok(Invocation::Serve(file)) => match Logging::start() {
             Ok(logging) => {
@@ -87,7 +89,7 @@ fn serve(file: Option<PathBuf>, logging: &Logging) -> End {
             match failure {
                 Failure::Data(_) => End::Status(BAD_DATA),
                 Failure::Differs(_) => End::Anew,
-                Failure::Other(_) => End::Status(FAILED),
+                Failure::Panicked(_) | Failure::Other(_) => End::Status(FAILED),
             }
         }
     }

@@ -69,7 +69,7 @@ pub(crate) fn runtime() -> Result<LocalRuntime, Failure> {
 /// whole process is left to the host.
 ///
 /// # Errors
-/// The server cannot start, or its disk has failed.
+/// The server cannot start, its disk has failed, or one of its tasks or disk threads has panicked.
 pub(crate) async fn serve(
     mut settings: Settings,
     host: impl Host + 'static,
@@ -101,21 +101,25 @@ pub(crate) async fn serve(
         .map_err(|error| Failure::Other(format!("cannot start a thread: {error}")))?;
     let (sender, configs) = configs::channel();
     let listening = listener::listen(socket, &shared, configs.clone()).map_err(cannot_listen)?;
-    let accepting = tokio::task::spawn_local(listening);
+    let accepting = shared.spawn(listening);
     let requests = host.opened()?;
-    tokio::task::spawn_local(stop_on(requests, accepting.abort_handle(), Rc::clone(&shared)));
+    shared.spawn(stop_on(requests, accepting.abort_handle(), Rc::clone(&shared)));
     peers::warn_without_secret(&shared.settings);
     peers::listen(&shared, peer_ports, configs.clone()).map_err(Failure::Other)?;
-    tokio::task::spawn_local(oracle::watch(Rc::clone(&shared)));
+    shared.spawn(oracle::watch(Rc::clone(&shared)));
     if let Some((path, version)) = shared.settings.file.clone() {
         let own = shared.settings.core.id();
-        tokio::task::spawn_local(config_files::write_configs(configs, own, path, version));
+        shared.spawn(config_files::write_configs(configs, own, path, version));
     }
     // A task like the readers: the runtime asks the kernel for events each time before it polls its
     // main future.
     let event_loop = EventLoop::new(server, Rc::clone(&shared), host, disk, sender, set_aside);
     let event_loop = tokio::task::spawn_local(event_loop.run());
-    let ended = event_loop.await.expect("a panic aborts the process");
+    let ended = tokio::select! {
+        biased;
+        panicked = shared.panicked() => return Err(panicked),
+        ended = event_loop => ended.map_err(|error| Failure::panicked(&*error.into_panic()))?,
+    };
 
     accepting.abort();
     let is_client = |socket: &Rc<Socket>| matches!(socket.id, SocketId::Client(_));

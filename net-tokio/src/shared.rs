@@ -10,6 +10,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,11 +19,13 @@ use std::task::{Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use zabkeeper_core::driver::{Driver, SocketId};
 use zabkeeper_core::{Instant, Member};
 
 use crate::clock::Clock;
 use crate::config::Settings;
+use crate::host::Failure;
 use crate::random;
 use crate::socket::Socket;
 
@@ -42,6 +45,8 @@ pub(crate) struct Shared {
     next_id: Cell<u64>,
     wake: Arc<Notify>,
     stopping: Cell<Option<Instant>>,
+    panic: RefCell<Option<Failure>>,
+    panicked: Notify,
     /// Host and port at which clients are accepted now; no host means every address.
     client_address: RefCell<(Option<String>, u16)>,
 }
@@ -59,6 +64,36 @@ impl Shared {
             next_id: Cell::new(random::number() & 0x7fff_ffff_0000_0000),
             wake: Arc::default(),
             stopping: Cell::new(None),
+            panic: RefCell::default(),
+            panicked: Notify::new(),
+        }
+    }
+
+    /// Starts a task of the serving thread. A panic of the task ends the server.
+    pub(crate) fn spawn(
+        self: &Rc<Self>,
+        task: impl Future<Output = ()> + 'static,
+    ) -> JoinHandle<()> {
+        let shared = Rc::clone(self);
+        let mut task = Box::pin(task);
+        tokio::task::spawn_local(poll_fn(move |cx| {
+            // The task is not polled again, and the server ends, whatever state a panic has left.
+            let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx)));
+            polled.unwrap_or_else(|payload| {
+                shared.panic.borrow_mut().get_or_insert(Failure::panicked(&*payload));
+                shared.panicked.notify_one();
+                Poll::Ready(())
+            })
+        }))
+    }
+
+    /// Waits until a task has panicked; returns the first panic.
+    pub(crate) async fn panicked(&self) -> Failure {
+        loop {
+            if let Some(failure) = self.panic.take() {
+                return failure;
+            }
+            self.panicked.notified().await;
         }
     }
 
@@ -145,5 +180,26 @@ impl Shared {
     /// The deadline for the end of the event loop, if the server is to stop.
     pub(crate) fn stopping(&self) -> Option<Instant> {
         self.stopping.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{driver, serve};
+
+    #[test]
+    fn first_panic_of_a_task_is_kept() {
+        let settings = Settings::for_a_try();
+        let clock = Clock::start();
+        let driver = driver::new(&settings, 0, &clock);
+        let shared = Rc::new(Shared::new(settings, clock, driver));
+        let panicked = serve::runtime().unwrap().block_on(async {
+            for number in 1..=2 {
+                shared.spawn(async move { panic!("task {number}") }).await.unwrap();
+            }
+            shared.panicked().await
+        });
+        assert_eq!(panicked.to_string(), "the server panicked: task 1");
     }
 }

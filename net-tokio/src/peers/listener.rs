@@ -151,7 +151,7 @@ pub(crate) fn listen(
 ) -> Result<(), String> {
     let accepting = Rc::clone(shared);
     let mut listening = Listening::new(BACKLOG, move |channel, listener| {
-        tokio::task::spawn_local(accept(Rc::clone(&accepting), channel, listener))
+        accepting.spawn(accept(Rc::clone(&accepting), channel, listener))
     });
     for PeerPort { channel, socket } in ports {
         let address =
@@ -159,7 +159,7 @@ pub(crate) fn listen(
         let cannot = |error| format!("cannot listen for other servers on {address}: {error}");
         listening.add(channel, socket).map_err(cannot)?;
     }
-    tokio::task::spawn_local(follow(listening, Rc::clone(shared), configs));
+    shared.spawn(follow(listening, Rc::clone(shared), configs));
     Ok(())
 }
 
@@ -225,7 +225,7 @@ async fn accept(shared: Rc<Shared>, channel: Channel, listener: TcpListener) {
                 let (link, now) = (LinkId(shared.next_id()), shared.clock.mono());
                 shared.driver().peers.accept(link, channel, from, random::bytes(), now);
                 let id = SocketId::Server(link);
-                tokio::task::spawn_local(serve_connection(Rc::clone(&shared), stream, id));
+                shared.spawn(serve_connection(Rc::clone(&shared), stream, id));
                 // The new connection adds a deadline to the driver's timer.
                 shared.wake().notify_one();
             }
