@@ -12,12 +12,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 /// The program that runs a server: the process `zabkeeper`, or a test with servers inside.
 pub(crate) trait Host {
-    /// The data is recovered, the ports are bound, and connections are about to be accepted, whose
+    /// The data is recovered, and all ports listen. From now on connections are accepted, whose
     /// ends can cause log lines. Returns the requests to stop.
     ///
     /// # Errors
     /// The server must not start.
-    fn opened(&self) -> Result<StopRequests, Failure>;
+    fn opened(&mut self) -> Result<StopRequests, Failure>;
 
     /// Clients are served, at the address `everywhere`; a client on this machine uses `near`.
     fn serving(&self, everywhere: &str, near: &str);

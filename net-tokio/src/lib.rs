@@ -1,8 +1,9 @@
 //! The Zabkeeper server: sockets, threads and clocks around the core.
 //!
-//! A library, so that fuzz targets and tests can use it: [`run`] is the whole program; [`config`],
-//! the parser of the operator's file, and [`admin`], the settings that answers to operators show,
-//! are public for fuzzing. Everything else is private.
+//! A library, so that tests and fuzz targets can use it: [`testing`] starts real servers inside a
+//! test; [`run`] is the whole program; [`config`], the parser of the operator's file, and
+//! [`admin`], the settings that answers to operators show, are public for fuzzing. Everything else
+//! is private.
 //!
 //! Owns all input and output of a server. Must not take protocol decisions. One thread holds the
 //! sockets and the core, so that a request never changes threads; three other threads write the
@@ -51,5 +52,6 @@ mod random;
 mod serve;
 mod shared;
 mod socket;
+pub mod testing;
 
 pub use process::run;

@@ -110,7 +110,7 @@ struct Process {
 
 impl Host for Process {
     /// Signals end the process until now, so that a start that takes long can be interrupted.
-    fn opened(&self) -> Result<StopRequests, Failure> {
+    fn opened(&mut self) -> Result<StopRequests, Failure> {
         self.limits.begin();
         let signals = signals().map_err(cannot_wait)?;
         let (sender, requests) = unbounded_channel();

@@ -72,7 +72,7 @@ pub(crate) fn runtime() -> Result<LocalRuntime, Failure> {
 /// The server cannot start, its disk has failed, or one of its tasks or disk threads has panicked.
 pub(crate) async fn serve(
     mut settings: Settings,
-    host: impl Host + 'static,
+    mut host: impl Host + 'static,
 ) -> Result<(), Failure> {
     settings.core.membership = settings
         .ensemble
@@ -102,10 +102,11 @@ pub(crate) async fn serve(
     let (sender, configs) = configs::channel();
     let listening = listener::listen(socket, &shared, configs.clone()).map_err(cannot_listen)?;
     let accepting = shared.spawn(listening);
-    let requests = host.opened()?;
-    shared.spawn(stop_on(requests, accepting.abort_handle(), Rc::clone(&shared)));
     peers::warn_without_secret(&shared.settings);
     peers::listen(&shared, peer_ports, configs.clone()).map_err(Failure::Other)?;
+    // No connection is accepted before the first await.
+    let requests = host.opened()?;
+    shared.spawn(stop_on(requests, accepting.abort_handle(), Rc::clone(&shared)));
     shared.spawn(oracle::watch(Rc::clone(&shared)));
     if let Some((path, version)) = shared.settings.file.clone() {
         let own = shared.settings.core.id();

@@ -107,15 +107,12 @@ impl Settings {
         }
     }
 
-    /// Reads the settings of a file, and the warnings for the operator.
+    /// Reads the settings of a file and of the options for Java in the environment, and the
+    /// warnings for the operator.
     ///
     /// # Errors
     /// An unreadable file, or an invalid setting.
     pub(crate) fn from_file(path: &Path) -> Result<(Settings, Vec<String>), BadSetting> {
-        let file = path.display().to_string();
-        let bytes = std::fs::read(path)
-            .map_err(|error| BadSetting::new(format!("{file}: cannot be read: {error}")))?;
-        let (text, warning) = properties::decode(&file, bytes);
         let mut flags = Vec::new();
         for variable in FLAGS {
             match std::env::var(variable) {
@@ -128,8 +125,27 @@ impl Settings {
             }
         }
         let flags: Vec<_> = flags.iter().map(|(variable, text)| (*variable, &**text)).collect();
+        Settings::from_file_and(path, &flags)
+    }
+
+    /// Reads the settings of a file, whatever the environment of the process is, and the warnings.
+    ///
+    /// # Errors
+    /// An unreadable file, or an invalid setting.
+    pub(crate) fn from_file_alone(path: &Path) -> Result<(Settings, Vec<String>), BadSetting> {
+        Settings::from_file_and(path, &[])
+    }
+
+    fn from_file_and(
+        path: &Path,
+        flags: &[(&'static str, &str)],
+    ) -> Result<(Settings, Vec<String>), BadSetting> {
+        let file = path.display().to_string();
+        let bytes = std::fs::read(path)
+            .map_err(|error| BadSetting::new(format!("{file}: cannot be read: {error}")))?;
+        let (text, warning) = properties::decode(&file, bytes);
         let (mut settings, mut warnings) =
-            parse(&file, &text, &flags, &|myid| std::fs::read_to_string(myid))?;
+            parse(&file, &text, flags, &|myid| std::fs::read_to_string(myid))?;
         settings.file = settings.file.map(|(_, version)| (path.to_owned(), version));
         if let Some(ensemble) = &mut settings.ensemble
             && let Some(secret_file) = &ensemble.secret_file

@@ -31,3 +31,4 @@ mod recipes;
 mod reconfig;
 mod scene;
 mod startup;
+mod testing;
