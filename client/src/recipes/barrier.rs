@@ -4,9 +4,9 @@
 
 use zabkeeper_core::ErrorCode;
 
-use super::{create_parents, retried};
+use super::{create_persistent, retried};
 use crate::error::Error;
-use crate::handle::{Client, CreateMode};
+use crate::handle::Client;
 
 /// A barrier: while its node exists, [`Barrier::wait`] waits.
 ///
@@ -38,17 +38,7 @@ impl Barrier {
     /// # Errors
     /// Fatal ones; `NoAuth`.
     pub async fn set(&self) -> Result<(), Error> {
-        loop {
-            let create = || self.client.create(&self.path, "", CreateMode::Persistent);
-            match retried(&self.client, create).await {
-                Err(error) if error.is(ErrorCode::NoNode) => {
-                    let parent = self.path.rsplit_once('/').map_or("", |(parent, _)| parent);
-                    create_parents(&self.client, parent).await?;
-                }
-                Err(error) if !error.is(ErrorCode::NodeExists) => return Err(error),
-                Ok(_) | Err(_) => return Ok(()),
-            }
-        }
+        create_persistent(&self.client, &self.path).await
     }
 
     /// Removes the barrier, if it is set, and lets everybody pass.

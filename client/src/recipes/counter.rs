@@ -8,7 +8,7 @@ use zabkeeper_core::ErrorCode;
 use zabkeeper_core::wire::Stat;
 
 use super::once::Once;
-use super::{create_parents, failed, retried};
+use super::{create_above, failed, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, Multi};
 use crate::session::Failure;
@@ -88,8 +88,7 @@ impl Counter {
         let create = || self.client.create(&self.path, bytes(0), CreateMode::Persistent);
         match retried(&self.client, create).await {
             Err(error) if error.is(ErrorCode::NoNode) => {
-                let parent = self.path.rsplit_once('/').map_or("", |(parent, _)| parent);
-                create_parents(&self.client, parent).await
+                create_above(&self.client, &self.path).await
             }
             Err(error) if !error.is(ErrorCode::NodeExists) => Err(error),
             Ok(_) | Err(_) => Ok(()),

@@ -64,6 +64,22 @@ async fn create_parents(client: &Client, path: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Creates the nodes above this one, as containers.
+async fn create_above(client: &Client, path: &str) -> Result<(), Error> {
+    create_parents(client, path.rsplit_once('/').map_or("", |(parent, _)| parent)).await
+}
+
+/// Creates a node whose children's numbers must not begin anew, and those above it as containers.
+async fn create_persistent(client: &Client, path: &str) -> Result<(), Error> {
+    loop {
+        match retried(client, || client.create(path, "", CreateMode::Persistent)).await {
+            Err(error) if error.is(ErrorCode::NoNode) => create_above(client, path).await?,
+            Err(error) if !error.is(ErrorCode::NodeExists) => return Err(error),
+            Ok(_) | Err(_) => return Ok(()),
+        }
+    }
+}
+
 /// Pause before an operation is repeated that was refused for want of room.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(10);
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use zabkeeper_core::ErrorCode;
 
-use super::{child, create_parents, failed, gone, retried};
+use super::{child, create_above, failed, gone, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, Multi};
 
@@ -79,8 +79,7 @@ impl TwoPhaseCommit {
                 Ok(_) => return Ok(()),
                 Err(error) if error.code == ErrorCode::NodeExists => return Ok(()),
                 Err(error) if error.code == ErrorCode::NoNode && error.operation == 0 => {
-                    let parent = self.path.rsplit_once('/').map_or("", |(parent, _)| parent);
-                    create_parents(&self.client, parent).await?;
+                    create_above(&self.client, &self.path).await?;
                 }
                 Err(error) => return Err(failed("begin", &self.path, error)),
             }

@@ -53,7 +53,7 @@ pub struct Job {
 }
 
 impl WorkQueue {
-    /// The queue of this path. Its nodes are created when needed, as containers.
+    /// The queue of this path. Its nodes are created when needed.
     pub fn new(client: &Client, path: impl Into<String>) -> WorkQueue {
         let path = path.into();
         WorkQueue {

@@ -110,8 +110,8 @@ pub enum Observation<'a> {
         /// The connection.
         conn: ConnId,
     },
-    /// A program takes or releases a lock.
-    LockUsed {
+    /// A program tells what it does with a recipe.
+    Told {
         /// The client.
         client: ClientId,
         /// Its session.

@@ -14,7 +14,6 @@ use crate::check::checker::Check;
 use crate::check::guard;
 use crate::check::observe::{ClientId, Observation};
 use crate::clients::diary::Word;
-use crate::clients::program::Told;
 use crate::clients::workload::Ops;
 use crate::clients::workload::WorkloadOptions;
 use crate::engine::seed::{Rng, Seeds};
@@ -293,13 +292,13 @@ impl Client {
         let Some(library) = &self.library else { return };
         let session = library.id();
         for told in library.program().map(|program| program.take_told()).unwrap_or_default() {
-            if matches!(told, Told::Holds(..)) && self.probe == Probe::UnderWay {
+            if told.is_progress() && self.probe == Probe::UnderWay {
                 self.probe = Probe::Done;
             }
             shared.note(Kind::Call, (self.id.0.into(), 0), &[], || {
                 format!("client {} {told:?}", self.id.0)
             });
-            shared.observe(Observation::LockUsed { client: self.id, session, told });
+            shared.observe(Observation::Told { client: self.id, session, told });
         }
     }
 

@@ -79,11 +79,15 @@ pub(super) enum Id {
     L13,
     L14,
     R1,
+    R2,
+    R3,
+    R4,
+    R5,
 }
 
 impl Id {
     /// All ids, in order of declaration.
-    pub(super) const ALL: [Id; 69] = [
+    pub(super) const ALL: [Id; 73] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -153,6 +157,10 @@ impl Id {
         Id::L13,
         Id::L14,
         Id::R1,
+        Id::R2,
+        Id::R3,
+        Id::R4,
+        Id::R5,
     ];
 
     /// The id as reports print it.
@@ -381,8 +389,20 @@ impl Id {
             ),
             Id::R1 => (
                 "R1",
-                "at most one program holds a lock while its session lives, and fencing tokens rise \
-                 from holder to holder",
+                "while their sessions live, programs share a lock only as the recipe says, and \
+                 fencing tokens rise from holder to holder",
+            ),
+            Id::R2 => ("R2", "an item that was put into a queue is taken once, and none is lost"),
+            Id::R3 => ("R3", "a counter has the sum of the additions that were made"),
+            Id::R4 => (
+                "R4",
+                "nobody enters a double barrier before enough have come, or has left it before \
+                 all others have",
+            ),
+            Id::R5 => (
+                "R5",
+                "all sites of a transaction learn the same decision, and commit only if all voted \
+                 for it",
             ),
         }
     }

@@ -29,7 +29,7 @@
 //! | `local` | local sessions | S2 S3 S4 S6 S7 S8 |
 //! | `reply` | replies and events | T7 T8 S5 C1 C2 C3 C4 C5 C6 C7 C8 C9 C11 W2 W4 W7 |
 //! | `watch` | watch events | T7 W1 W3 W4 W5 W6 W7 W8 |
-//! | `recipes` | programs that use recipes | R1 |
+//! | `recipes` | programs that use recipes | R1 R2 R3 R4 R5 |
 //! | `operators` | reports of servers on themselves | O1 |
 //! | `four_letter` | answers to operators | O2 |
 //!
@@ -93,7 +93,7 @@ use notifications::Notifications;
 use outside::Outside;
 use progress::Progress;
 use read_only::ReadOnly;
-use recipes::Locks;
+use recipes::Recipes;
 use session_liveness::SessionLiveness;
 use sessions::SessionView;
 use watch::{Armed, Held};
@@ -119,7 +119,7 @@ pub struct Oracles {
     outside: Outside,
     progress: Progress,
     read_only: ReadOnly,
-    locks: Locks,
+    recipes: Recipes,
     /// Hashes of data that only one write attempt may have written (C8).
     written: BTreeSet<u64>,
     /// When each transaction was committed.
@@ -160,7 +160,7 @@ impl Oracles {
             outside: Outside::default(),
             progress: Progress::default(),
             read_only: ReadOnly::default(),
-            locks: Locks::default(),
+            recipes: Recipes::default(),
             written: BTreeSet::new(),
             stamps: Vec::new(),
             lapsed: Vec::new(),
@@ -213,6 +213,7 @@ impl Oracles {
         let verdict = verdict.and_then(|()| self.no_orphan_is_left());
         let verdict = verdict.and_then(|()| self.no_local_orphan_is_left());
         let verdict = verdict.and_then(|()| self.nothing_is_overdue());
+        let verdict = verdict.and_then(|()| self.recipes.finish(&mut self.checks, &self.model));
         verdict.map_err(|fault| fault.at(self.now))
     }
 
@@ -269,8 +270,8 @@ impl Oracles {
                 Ok(())
             }
             Observation::Forgotten { session } => self.forgotten(*session),
-            Observation::LockUsed { client, session, told } => {
-                self.locks.used(&mut self.checks, &self.model, (*client, *session), *told)
+            Observation::Told { client, session, told } => {
+                self.recipes.told(&mut self.checks, &self.model, (*client, *session), *told)
             }
             Observation::Waits { server, conn, wait } => self.waits(*server, (*conn, *wait)),
             Observation::Grown { voters } => {

@@ -1,24 +1,38 @@
-//! What programs do with recipes: at most one holds a lock (R1).
+//! What programs do with recipes (R1 to R5).
 //!
-//! Owns who holds each lock. Must not trust a program about its session: the model knows which
-//! sessions live.
+//! Owns who holds each lock, and what became of items, additions, barriers and votes. Must not
+//! trust a program about its session: the model knows which sessions live.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zabkeeper_core::{SessionId, Zxid};
 
 use super::catalog::{Checks, Id, Verdict};
 use crate::check::model::Model;
 use crate::check::observe::ClientId;
-use crate::clients::program::Told;
+use crate::clients::program::queues::{COUNTER, QUEUES, item_of};
+use crate::clients::program::{LEASES, MEMBERS, Share, Told};
 
 /// See the module.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Locks {
-    /// The last holder of each lock that has not said that it is about to release it.
-    held: BTreeMap<u64, Holder>,
-    /// The token of the last holder of each lock.
-    tokens: BTreeMap<u64, Zxid>,
+pub(super) struct Recipes {
+    locks: BTreeMap<u64, Lock>,
+    items: Items,
+    counter: Counter,
+    barriers: BTreeMap<u64, BTreeMap<SessionId, Place>>,
+    /// The number of the last step at a barrier.
+    steps: u64,
+    transactions: BTreeMap<u64, Transaction>,
+}
+
+/// A lock or a semaphore.
+#[derive(Clone, Default, Debug)]
+struct Lock {
+    /// Who has not said that it is about to release it.
+    holders: Vec<Holder>,
+    /// The highest token of holders that share with nobody, and of all.
+    alone: Zxid,
+    any: Zxid,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -26,50 +40,313 @@ struct Holder {
     client: ClientId,
     session: SessionId,
     token: Zxid,
+    share: Share,
 }
 
-impl Locks {
-    /// R1: who takes a lock has a higher token than all before it, and the session of a holder
-    /// that has not released the lock is over.
-    pub(super) fn used(
+/// The items of the queue.
+#[derive(Clone, Default, Debug)]
+struct Items {
+    /// Put, or under way.
+    begun: BTreeSet<u64>,
+    put: BTreeSet<u64>,
+    taken: BTreeSet<u64>,
+    taking: Attempts,
+}
+
+#[derive(Clone, Default, Debug)]
+struct Counter {
+    /// Attempts to add, and the values of those that are known to be made.
+    begun: i64,
+    values: BTreeSet<i64>,
+    adding: Attempts,
+}
+
+/// Attempts whose outcome is unknown: those under way, and those that a session's end has cut off.
+#[derive(Clone, Default, Debug)]
+struct Attempts {
+    under_way: BTreeSet<(ClientId, SessionId)>,
+}
+
+/// A session at a barrier: when it has come, begun, and said that it leaves.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    begun: Option<u64>,
+    leaves: Option<u64>,
+}
+
+/// A transaction of several sites.
+#[derive(Clone, Default, Debug)]
+struct Transaction {
+    /// The sites for which a program has wanted to vote for commit.
+    for_commit: BTreeSet<u64>,
+    /// Sites whose vote is abort.
+    against: BTreeSet<u64>,
+    decided: Option<bool>,
+}
+
+/// The sites of a transaction.
+const SITES: usize = 2;
+
+impl Recipes {
+    /// Judges what a program tells.
+    pub(super) fn told(
         &mut self,
         checks: &mut Checks,
         model: &Model,
         (client, session): (ClientId, SessionId),
         told: Told,
     ) -> Verdict {
+        let who = (client, session);
         match told {
-            // A client may learn late that its session is over; no lock can prevent that, and the
-            // token shows it to the resource (seed 0xf583b797479e of the swarm at bc425cb).
-            Told::Holds(..) if !model.is_alive(session) => Ok(()),
-            Told::Holds(lock, token) => {
-                let last = self.tokens.insert(lock, token).unwrap_or_default();
-                let before = self.held.insert(lock, Holder { client, session, token });
-                let holder = before.filter(|before| model.is_alive(before.session));
-                checks.check(Id::R1, token > last && holder.is_none(), || {
-                    vec![format!(
-                        "client {} takes lock {lock} with token {token}; the last token was \
-                         {last}, and {}",
-                        client.0,
-                        holder.map_or(
-                            "nobody holds it".to_owned(),
-                            |Holder { client, session, token }| {
-                                format!(
-                                    "client {} of session {session} holds it with {token}",
-                                    client.0
-                                )
-                            }
-                        )
-                    )]
-                })
+            Told::Holds(lock, share, token) => {
+                let holder = Holder { client, session, token, share };
+                self.locks.entry(lock).or_default().taken(checks, model, lock, holder)
             }
             Told::Ends(lock) => {
-                let held = self.held.get(&lock);
-                if held.is_some_and(|held| (held.client, held.session) == (client, session)) {
-                    self.held.remove(&lock);
+                let lock = self.locks.entry(lock).or_default();
+                lock.holders.retain(|held| (held.client, held.session) != who);
+                Ok(())
+            }
+            Told::Puts(item) => {
+                self.items.begun.insert(item);
+                Ok(())
+            }
+            Told::Put(item) => {
+                self.items.put.insert(item);
+                Ok(())
+            }
+            Told::Takes => self.items.taking.begin(who),
+            Told::Took(item) => self.items.took(checks, who, item),
+            Told::Adds => {
+                self.counter.begun += 1;
+                self.counter.adding.begin(who)
+            }
+            Told::Added(value) => self.counter.added(checks, who, value),
+            Told::Comes(..) | Told::Begins(..) | Told::Leaves(..) | Told::Left(..) => {
+                self.at_barrier(checks, model, who, told)
+            }
+            Told::Votes(number, site, commits) => {
+                let transaction = self.transactions.entry(number).or_default();
+                if commits {
+                    transaction.for_commit.insert(site);
                 }
                 Ok(())
             }
+            Told::Counts(number, site, commits) => {
+                let transaction = self.transactions.entry(number).or_default();
+                if !commits {
+                    transaction.against.insert(site);
+                }
+                transaction.check(checks, number)
+            }
+            Told::Decided(number, commits) => {
+                let transaction = self.transactions.entry(number).or_default();
+                let before = *transaction.decided.get_or_insert(commits);
+                checks.check(Id::R5, before == commits, || {
+                    vec![format!(
+                        "client {} learns that transaction {number} is {}, another one the opposite",
+                        client.0,
+                        if commits { "committed" } else { "aborted" }
+                    )]
+                })?;
+                transaction.check(checks, number)
+            }
         }
+    }
+
+    /// R4: who begins does not do so before enough have come, and who has left has left after all
+    /// that had begun before.
+    fn at_barrier(
+        &mut self,
+        checks: &mut Checks,
+        model: &Model,
+        (client, session): (ClientId, SessionId),
+        told: Told,
+    ) -> Verdict {
+        self.steps += 1;
+        let now = self.steps;
+        let (Told::Comes(number)
+        | Told::Begins(number)
+        | Told::Leaves(number)
+        | Told::Left(number)) = told
+        else {
+            return Ok(());
+        };
+        let inside = self.barriers.entry(number).or_default();
+        let place = inside.entry(session).or_insert(Place { begun: None, leaves: None });
+        match told {
+            Told::Comes(_) => *place = Place { begun: None, leaves: None },
+            Told::Begins(_) => {
+                place.begun = Some(now);
+                // A session that gave the entrance up may have a node there until it ends.
+                let come = inside.len();
+                return checks.check(Id::R4, come >= MEMBERS, || {
+                    vec![format!(
+                        "client {} begins at barrier {number}, and {come} have come; {MEMBERS} are \
+                         needed",
+                        client.0
+                    )]
+                });
+            }
+            Told::Leaves(_) => place.leaves = Some(now),
+            Told::Left(_) => {
+                let since = place.leaves.unwrap_or(now);
+                let stays = |(id, other): &(&SessionId, &Place)| {
+                    **id != session
+                        && model.is_alive(**id)
+                        && other.leaves.is_none()
+                        && other.begun.is_some_and(|begun| begun < since)
+                };
+                let staying = inside.iter().find(stays).map(|(id, _)| *id);
+                inside.remove(&session);
+                return checks.check(Id::R4, staying.is_none(), || {
+                    let staying = staying.expect("somebody stays");
+                    vec![format!(
+                        "client {} has left barrier {number}, and session {staying} is inside",
+                        client.0
+                    )]
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// R2, R3: at the end of the run, with the tree.
+    pub(super) fn finish(&self, checks: &mut Checks, model: &Model) -> Verdict {
+        if !self.items.begun.is_empty() {
+            let nodes = model.nodes_at(model.tip());
+            let items = nodes.filter(|(path, _)| path.starts_with(QUEUES));
+            let data = items.filter_map(|(_, node)| node.data.as_deref());
+            let left: BTreeSet<u64> = data.map(item_of).collect();
+            let Items { put, taken, taking, .. } = &self.items;
+            let lost = put.iter().filter(|item| !taken.contains(item) && !left.contains(item));
+            let (lost, unknown) = (lost.count(), taking.unknown());
+            checks.check(Id::R2, lost <= unknown, || {
+                vec![format!(
+                    "{lost} items were put, and nobody has taken them; of {unknown} attempts to \
+                     take one the outcome is unknown"
+                )]
+            })?;
+        }
+        let Some(node) = model.node(COUNTER).filter(|_| self.counter.begun > 0) else {
+            return Ok(());
+        };
+        let value = node.data.as_deref().and_then(|data| data.try_into().ok());
+        let value = value.map(i64::from_be_bytes).unwrap_or_default();
+        let made = self.counter.values.len() as i64;
+        let unknown = self.counter.adding.unknown() as i64;
+        checks.check(Id::R3, (made..=made + unknown).contains(&value), || {
+            vec![format!(
+                "the counter has {value} after {made} additions; of {unknown} others the outcome \
+                 is unknown"
+            )]
+        })
+    }
+}
+
+impl Lock {
+    /// R1: who takes a lock shares it only as it may, and its token is higher than those of the
+    /// holders that it must come after.
+    fn taken(&mut self, checks: &mut Checks, model: &Model, number: u64, taker: Holder) -> Verdict {
+        // A client may learn late that its session is over; no lock can prevent that, and the
+        // token shows it to the resource (seed 0xf583b797479e of the swarm at bc425cb).
+        if !model.is_alive(taker.session) {
+            return Ok(());
+        }
+        self.holders.retain(|held| model.is_alive(held.session));
+        let Holder { share, token, .. } = taker;
+        let (shares, after) = match share {
+            Share::Alone => (self.holders.is_empty(), self.any),
+            Share::Readers => {
+                (self.holders.iter().all(|held| held.share == Share::Readers), self.alone)
+            }
+            // Holders of leases learn that they hold them in any order.
+            Share::Leases => (self.holders.len() < LEASES, Zxid::ZERO),
+        };
+        let (alone, any, holders) = (self.alone, self.any, self.holders.clone());
+        self.any = any.max(token);
+        if share == Share::Alone {
+            self.alone = alone.max(token);
+        }
+        self.holders.push(taker);
+        checks.check(Id::R1, token > after && shares, || {
+            let taken = format!(
+                "client {} takes lock {number} ({share:?}) with token {token}, after {after}",
+                taker.client.0
+            );
+            let held = holders.iter().map(|held| {
+                format!(
+                    "client {} of session {} holds it ({:?}) with {}",
+                    held.client.0, held.session, held.share, held.token
+                )
+            });
+            std::iter::once(taken).chain(held).collect()
+        })
+    }
+}
+
+impl Items {
+    /// R2: an item that somebody takes was put, and nobody else has taken it.
+    fn took(
+        &mut self,
+        checks: &mut Checks,
+        who: (ClientId, SessionId),
+        item: Option<u64>,
+    ) -> Verdict {
+        self.taking.end(who);
+        let Some(item) = item else { return Ok(()) };
+        let known = self.begun.contains(&item);
+        let first = self.taken.insert(item);
+        checks.check(Id::R2, known && first, || {
+            let why = if known { "somebody has taken before" } else { "nobody has put" };
+            vec![format!("client {} takes item {item:x}, which {why}", who.0.0)]
+        })
+    }
+}
+
+impl Counter {
+    /// R3: no two additions make the same value, and there are not more than attempts.
+    fn added(&mut self, checks: &mut Checks, who: (ClientId, SessionId), value: i64) -> Verdict {
+        self.adding.end(who);
+        let first = self.values.insert(value);
+        let begun = self.begun;
+        checks.check(Id::R3, first && (1..=begun).contains(&value), || {
+            let again = if first { "" } else { ", as another addition did" };
+            vec![format!(
+                "client {} makes the counter {value}{again}, after {begun} attempts",
+                who.0.0
+            )]
+        })
+    }
+}
+
+impl Attempts {
+    fn begin(&mut self, who: (ClientId, SessionId)) -> Verdict {
+        self.under_way.insert(who);
+        Ok(())
+    }
+
+    fn end(&mut self, who: (ClientId, SessionId)) {
+        self.under_way.remove(&who);
+    }
+
+    fn unknown(&self) -> usize {
+        self.under_way.len()
+    }
+}
+
+impl Transaction {
+    /// R5: commit is decided only after all sites have voted for it, and none against.
+    fn check(&self, checks: &mut Checks, number: u64) -> Verdict {
+        let commits = self.decided == Some(true);
+        let all = self.for_commit.len() == SITES && self.against.is_empty();
+        checks.check(Id::R5, !commits || all, || {
+            vec![format!(
+                "transaction {number} is committed; sites {:?} have voted for that, and {:?} \
+                 against it",
+                self.for_commit, self.against
+            )]
+        })
     }
 }

@@ -6,7 +6,7 @@ use zabkeeper_client::{Config, ConnectString, Engine, ServerAddr, Session};
 
 use super::calls::Probe;
 use super::*;
-use crate::clients::program::Program;
+use crate::clients::program::{Program, Recipe};
 use crate::engine::decisions::Due;
 use crate::network::stream::{Break, Silence};
 use crate::world::options::Options;
@@ -64,7 +64,8 @@ impl Client {
         self.library = Some(if u64::from(self.id.0) < programs {
             let seed = u128::from(self.rng.word()) << 64 | u128::from(self.rng.word());
             let (client, engine) = Engine::new(config, seed);
-            Library::Program(Box::new(engine), Program::of_locks(client, self.rng.fork()))
+            let recipe = Recipe::at(shared.options.workload.recipe);
+            Library::Program(Box::new(engine), Program::of(recipe, client, self.rng.fork()))
         } else {
             Library::Session(Box::new(Session::new(config, self.rng.word())))
         });

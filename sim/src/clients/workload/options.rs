@@ -34,8 +34,10 @@ pub struct WorkloadOptions {
     pub late_one_in: u64,
     /// The share of the session timeout after which such a client pings, percent.
     pub late_percent: u32,
-    /// The first clients, this many, are programs that use the handle and take locks.
+    /// The first clients, this many, are programs that use the handle and a recipe.
     pub programs: u64,
+    /// The position of that recipe in `Recipe::ALL`.
+    pub recipe: u64,
     /// One client in this many accepts a read-only server; zero: none.
     pub read_only_one_in: u64,
     /// One ACL in this many is restricted; zero: all are open.

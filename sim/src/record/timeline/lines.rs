@@ -129,7 +129,7 @@ impl Lines {
             | Observation::Grown { .. }
             | Observation::FaultInjected { .. }
             | Observation::Forgotten { .. }
-            | Observation::LockUsed { .. }
+            | Observation::Told { .. }
             | Observation::ConnOpened { .. }
             | Observation::ToServer { .. }
             | Observation::ToClient { .. }

@@ -304,7 +304,7 @@ impl Timeline {
             Observation::Started { .. }
             | Observation::InForce { .. }
             | Observation::Forgotten { .. }
-            | Observation::LockUsed { .. }
+            | Observation::Told { .. }
             | Observation::Applied { .. }
             | Observation::DurableAudit { .. }
             | Observation::CachedAudit { .. }

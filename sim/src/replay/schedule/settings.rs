@@ -221,6 +221,7 @@ pub fn plain() -> Options {
             late_one_in: 0,
             read_only_one_in: 0,
             programs: 0,
+            recipe: 0,
             late_percent: PING_PERCENT,
             narrow_one_in: 0,
             eager_one_in: 0,
@@ -526,6 +527,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
         late_one_in,
         read_only_one_in,
         programs,
+        recipe,
         late_percent,
         narrow_one_in,
         odd_one_in,
@@ -550,6 +552,7 @@ fn each_of_workload(workload: &mut WorkloadOptions, visit: Visit<'_>) {
     visit("ephemeral_parts", ephemeral_parts);
     visit("hops", hops);
     visit("programs", programs);
+    visit("recipe", recipe);
 }
 
 #[cfg(test)]

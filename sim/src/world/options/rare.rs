@@ -11,6 +11,7 @@ use zabkeeper_core::wire::FourLetterCommand;
 
 use super::{PeerOptions, ServerOptions, Throttle, WorkloadOptions};
 use crate::check::model::LocalRules;
+use crate::clients::program::Recipe;
 use crate::engine::seed::Seeds;
 
 /// Maximum bytes of a request besides its data: its longest path, an ACL, the other parts of a
@@ -93,9 +94,9 @@ pub(super) fn draw_read_only(
 /// Bytes of a reply that lists all who wait for a lock, with nodes that lost replies have left.
 const LISTED_BYTES: usize = 16 << 10;
 
-/// Some clients are programs that take locks. Their nodes are ephemeral, which a local session that
-/// is not upgraded cannot have; a server that restarts with other settings may have such sessions.
-/// And they list who waits: where such a list is too long for a reply, nobody gets on
+/// Some clients are programs that use a recipe. Their nodes are ephemeral, which a local session
+/// that is not upgraded cannot have; a server that restarts with other settings may have such
+/// sessions. And they list who waits: where such a list is too long for a reply, nobody gets on
 /// (seed 0x7948b17bc74a at 7948b17).
 pub(super) fn draw_programs(
     seeds: Seeds,
@@ -109,6 +110,7 @@ pub(super) fn draw_programs(
     let all_listed = server.limits.record_bytes >= LISTED_BYTES;
     if rng.chance(1, 4) && all_ephemeral && all_listed {
         workload.programs = rng.range(1, 4).min(clients.into());
+        workload.recipe = seeds.stream("config/programs", 1).below(Recipe::ALL.len() as u64);
     }
 }
 

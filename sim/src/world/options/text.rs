@@ -5,6 +5,7 @@
 use std::fmt;
 
 use super::*;
+use crate::clients::program::Recipe;
 use crate::faults::heal;
 
 impl fmt::Display for Profile {
@@ -162,7 +163,8 @@ impl Options {
             writeln!(f, "read-only mode, accepted by one client in {one_in}")?;
         }
         if workload.programs > 0 {
-            writeln!(f, "programs  {} clients take locks with the handle", workload.programs)?;
+            let recipe = Recipe::at(workload.recipe);
+            writeln!(f, "programs  {} clients use the recipe {recipe:?}", workload.programs)?;
         }
         if !self.server.leader_serves {
             writeln!(f, "leaders   serve no clients")?;

@@ -1,4 +1,4 @@
-//! R1: programs that take locks.
+//! R1 to R5: programs that use recipes.
 //!
 //! A name that begins with an id is the violation that must be reported.
 
@@ -6,32 +6,170 @@ use zabkeeper_core::{ConnId, Zxid};
 
 use super::history::{History, check_pair};
 use crate::check::observe::{ClientId, Observation};
-use crate::clients::program::Told;
+use crate::clients::program::{Share, Told};
 
 /// A program says this of the session of its connection.
 fn tells(h: &mut History, (client, conn): (u32, ConnId), told: Told) {
     let session = h.session(conn);
-    h.sees(Observation::LockUsed { client: ClientId(client), session, told });
+    h.sees(Observation::Told { client: ClientId(client), session, told });
+}
+
+/// Two clients.
+fn two(h: &mut History) -> [(u32, ConnId); 2] {
+    [0, 1].map(|client| (client, h.client(client)))
+}
+
+fn holds(share: Share, token: u64) -> Told {
+    Told::Holds(7, share, Zxid(token))
 }
 
 #[test]
 fn r1_lock_is_taken_that_another_session_holds() {
     check_pair("R1", |h, violating| {
-        let [a, b] = [0, 1].map(|client| (client, h.client(client)));
-        tells(h, a, Told::Holds(7, Zxid(3)));
+        let [a, b] = two(h);
+        tells(h, a, holds(Share::Alone, 3));
         if !violating {
             tells(h, a, Told::Ends(7));
         }
-        tells(h, b, Told::Holds(7, Zxid(4)));
+        tells(h, b, holds(Share::Alone, 4));
     });
 }
 
 #[test]
 fn r1_token_does_not_rise() {
     check_pair("R1", |h, violating| {
-        let [a, b] = [0, 1].map(|client| (client, h.client(client)));
-        tells(h, a, Told::Holds(7, Zxid(3)));
+        let [a, b] = two(h);
+        tells(h, a, holds(Share::Alone, 3));
         tells(h, a, Told::Ends(7));
-        tells(h, b, Told::Holds(7, Zxid(if violating { 3 } else { 4 })));
+        tells(h, b, holds(Share::Alone, if violating { 3 } else { 4 }));
+    });
+}
+
+#[test]
+fn r1_writer_holds_the_lock_beside_a_reader() {
+    check_pair("R1", |h, violating| {
+        let [a, b] = two(h);
+        tells(h, a, holds(Share::Readers, 3));
+        tells(h, b, holds(if violating { Share::Alone } else { Share::Readers }, 4));
+    });
+}
+
+#[test]
+fn r1_more_leases_are_held_than_there_are() {
+    check_pair("R1", |h, violating| {
+        let [a, b] = two(h);
+        tells(h, a, holds(Share::Leases, 3));
+        tells(h, b, holds(Share::Leases, 5));
+        if !violating {
+            tells(h, b, Told::Ends(7));
+        }
+        tells(h, a, holds(Share::Leases, 4));
+    });
+}
+
+#[test]
+fn r2_item_is_taken_twice() {
+    check_pair("R2", |h, violating| {
+        let [a, b] = two(h);
+        for item in [1, 2] {
+            tells(h, a, Told::Puts(item));
+        }
+        tells(h, a, Told::Took(Some(1)));
+        tells(h, b, Told::Took(Some(if violating { 1 } else { 2 })));
+    });
+}
+
+#[test]
+fn r2_item_is_taken_that_nobody_has_put() {
+    check_pair("R2", |h, violating| {
+        let [a, b] = two(h);
+        tells(h, a, Told::Puts(1));
+        tells(h, b, Told::Took(Some(if violating { 2 } else { 1 })));
+    });
+}
+
+#[test]
+fn r2_item_is_lost() {
+    check_pair("R2", |h, violating| {
+        let [a, b] = two(h);
+        tells(h, a, Told::Puts(1));
+        tells(h, a, Told::Put(1));
+        tells(h, b, Told::Takes);
+        if violating {
+            tells(h, b, Told::Took(None));
+        }
+        h.ends();
+    });
+}
+
+#[test]
+fn r3_two_additions_make_the_same_value() {
+    check_pair("R3", |h, violating| {
+        let [a, b] = two(h);
+        tells(h, a, Told::Adds);
+        tells(h, b, Told::Adds);
+        tells(h, a, Told::Added(1));
+        tells(h, b, Told::Added(if violating { 1 } else { 2 }));
+    });
+}
+
+#[test]
+fn r3_counter_has_more_than_was_added() {
+    check_pair("R3", |h, violating| {
+        let [a, _] = two(h);
+        tells(h, a, Told::Adds);
+        tells(h, a, Told::Added(if violating { 2 } else { 1 }));
+    });
+}
+
+#[test]
+fn r4_session_begins_alone() {
+    check_pair("R4", |h, violating| {
+        let [a, b] = two(h);
+        tells(h, a, Told::Comes(0));
+        if !violating {
+            tells(h, b, Told::Comes(0));
+        }
+        tells(h, a, Told::Begins(0));
+    });
+}
+
+#[test]
+fn r4_session_has_left_while_another_one_is_inside() {
+    check_pair("R4", |h, violating| {
+        let [a, b] = two(h);
+        for who in [a, b] {
+            tells(h, who, Told::Comes(0));
+        }
+        for who in [a, b] {
+            tells(h, who, Told::Begins(0));
+        }
+        tells(h, a, Told::Leaves(0));
+        if !violating {
+            tells(h, b, Told::Leaves(0));
+        }
+        tells(h, a, Told::Left(0));
+    });
+}
+
+#[test]
+fn r5_sites_learn_different_decisions() {
+    check_pair("R5", |h, violating| {
+        let [a, b] = two(h);
+        tells(h, a, Told::Decided(4, false));
+        for site in [0, 1] {
+            tells(h, b, Told::Votes(4, site, true));
+        }
+        tells(h, b, Told::Decided(4, violating));
+    });
+}
+
+#[test]
+fn r5_commit_is_decided_without_a_vote_of_all() {
+    check_pair("R5", |h, violating| {
+        let [a, b] = two(h);
+        tells(h, a, Told::Votes(4, 0, true));
+        tells(h, b, Told::Votes(4, 1, !violating));
+        tells(h, b, Told::Decided(4, true));
     });
 }

@@ -1,0 +1,107 @@
+//! Programs that share a counter or a queue.
+//!
+//! Owns what these programs do. Must not judge it: the oracles R2 and R3 do.
+
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use zabkeeper_client::recipes::{Counter, Queue, WorkQueue};
+
+use super::turns::unless_fatal;
+use super::{Told, User};
+
+/// The node of the counter.
+pub const COUNTER: &str = "/counters/c";
+/// The node above all items.
+pub const QUEUES: &str = "/queues/";
+
+/// How long a program waits for work.
+const WORK_WAIT: Duration = Duration::from_secs(1);
+
+pub(super) async fn count(mut user: User) {
+    let mut counter = Counter::new(&user.client, COUNTER);
+    loop {
+        user.pause().await;
+        user.tell(Told::Adds);
+        let Ok(value) = counter.add(1).await.map(Some).or_else(unless_fatal) else { return };
+        if let Some(value) = value {
+            user.tell(Told::Added(value));
+        }
+    }
+}
+
+pub(super) async fn put_and_take(mut user: User) {
+    let mut queue = Queue::new(&user.client, format!("{QUEUES}q"));
+    loop {
+        user.pause().await;
+        if user.rng.chance(1, 2) {
+            let item = user.rng.word();
+            let priority = if user.rng.chance(1, 4) { 7 } else { 100 };
+            user.tell(Told::Puts(item));
+            let put = queue.put_with_priority(priority, item.to_string()).await;
+            let Ok(put) = put.map(Some).or_else(unless_fatal) else { return };
+            if put.is_some() {
+                user.tell(Told::Put(item));
+            }
+            continue;
+        }
+        user.tell(Told::Takes);
+        let taken = if user.rng.chance(1, 2) {
+            queue.try_take().await
+        } else {
+            let (item, mut own) = (user.rng.word(), Queue::new(&user.client, format!("{QUEUES}q")));
+            user.tell(Told::Puts(item));
+            let put = own.put(item.to_string()).await;
+            let Ok(put) = put.map(Some).or_else(unless_fatal) else { return };
+            if put.is_none() {
+                user.tell(Told::Took(None));
+                continue;
+            }
+            user.tell(Told::Put(item));
+            // Another program may take it, and put one later.
+            queue.take().await.map(Some)
+        };
+        let Ok(taken) = taken.or_else(unless_fatal) else { return };
+        user.tell(Told::Took(taken.map(|item| item_of(&item))));
+    }
+}
+
+pub(super) async fn put_and_work(mut user: User) {
+    let mut queue = WorkQueue::new(&user.client, format!("{QUEUES}w"));
+    loop {
+        user.pause().await;
+        if user.rng.chance(1, 2) {
+            let item = user.rng.word();
+            user.tell(Told::Puts(item));
+            let put = queue.put(item.to_string()).await;
+            let Ok(put) = put.map(Some).or_else(unless_fatal) else { return };
+            if put.is_some() {
+                user.tell(Told::Put(item));
+            }
+            continue;
+        }
+        let claimed = {
+            let claim = Box::pin(queue.claim());
+            match select(claim, user.client.sleep(WORK_WAIT)).await {
+                Either::Left((claimed, _)) => claimed.map(Some),
+                Either::Right(_) => Ok(None),
+            }
+        };
+        let Ok(job) = claimed.or_else(unless_fatal) else { return };
+        let Some(job) = job else { continue };
+        user.pause().await;
+        if user.rng.chance(1, 4) {
+            // It fails at its work, and the item is offered again.
+            continue;
+        }
+        let item = item_of(job.item());
+        user.tell(Told::Takes);
+        let Ok(done) = job.complete().await.map(Some).or_else(unless_fatal) else { return };
+        user.tell(Told::Took(done.map(|()| item)));
+    }
+}
+
+/// The item with these data.
+pub fn item_of(data: &[u8]) -> u64 {
+    std::str::from_utf8(data).ok().and_then(|text| text.parse().ok()).unwrap_or_default()
+}
