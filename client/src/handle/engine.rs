@@ -171,6 +171,8 @@ impl Engine {
             let command = match Pin::new(&mut self.commands).poll_next(cx) {
                 Poll::Ready(command) if !ended => command.unwrap_or(Command::Close),
                 Poll::Ready(_) | Poll::Pending => match self.watchers.poll_removed(cx) {
+                    // The removal would come after the request, and end its watch.
+                    Poll::Ready((path, mode)) if self.is_being_set(&path, mode) => continue,
                     Poll::Ready((path, mode)) => unwatch(path, mode),
                     Poll::Pending => break,
                 },
@@ -179,6 +181,12 @@ impl Engine {
             self.obey(now, command, out);
         }
         if any { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Is a request under way that sets this watch again?
+    fn is_being_set(&self, path: &str, mode: AddWatchMode) -> bool {
+        let mut wanted = self.calls.values().filter_map(|waiter| waiter.wanted.as_ref());
+        wanted.any(|(other, wanted)| other == path && *wanted == Wanted::Stream(mode))
     }
 
     fn obey(&mut self, now: Instant, command: Command, out: &mut Outbox) {

@@ -278,6 +278,22 @@ fn several_nodes_are_read_at_one_moment() {
     });
 }
 
+/// A stream that takes the place of a dropped one has the events: the removal of the old watch must
+/// not end the new one (found by R6).
+#[test]
+fn dropped_stream_does_not_end_its_successor() {
+    check(async |server| {
+        let client = connect(&server).await;
+        for _ in 0..10 {
+            drop(client.watch("/w", AddWatchMode::Persistent).await.unwrap());
+            let mut stream = client.watch("/w", AddWatchMode::Persistent).await.unwrap();
+            client.create("/w", "", CreateMode::Persistent).await.unwrap();
+            assert_eq!(stream.next().await.unwrap().unwrap().event, EventType::NodeCreated);
+            client.delete("/w", None).await.unwrap();
+        }
+    });
+}
+
 #[test]
 fn removed_watches_end() {
     check(async |server| {
