@@ -35,6 +35,8 @@
 //! runtime needs an implementation of [`Runtime`]: connect, sleep, and a clock. Programs without
 //! asynchronous code use the module `blocking`.
 //!
+//! A guide with examples is `docs/client.md` of the repository.
+//!
 //! # The session as a state machine
 //! A [`Session`] takes one [`Input`] at a time and appends effects to an [`Outbox`], like the
 //! server's core. The loop of every host:
@@ -60,6 +62,10 @@
 #[cfg(feature = "tokio")]
 pub mod blocking;
 mod error;
+/// The guide's snippets are compiled with the tests of the documentation.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../../docs/client.md")]
+mod guide {}
 mod handle;
 pub mod recipes;
 mod runtime;

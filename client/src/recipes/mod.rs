@@ -27,6 +27,7 @@ mod protected;
 mod queue;
 mod rw_lock;
 mod semaphore;
+mod tree_cache;
 mod two_phase_commit;
 mod work_queue;
 
@@ -40,6 +41,7 @@ pub use multi_lock::{MultiLock, MultiLockGuard};
 pub use queue::Queue;
 pub use rw_lock::RwLock;
 pub use semaphore::{Lease, Semaphore};
+pub use tree_cache::{CachedNode, TreeCache};
 pub use two_phase_commit::{Decision, TwoPhaseCommit};
 pub use work_queue::{Job, WorkQueue};
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::{join, join_all, poll_immediate, try_join_all};
+use futures::{FutureExt, StreamExt};
 use tempfile::tempdir;
 use zabkeeper_client::recipes::{
     Barrier, Counter, Decision, DoubleBarrier, Group, Lock, Members, MultiLock, Queue, RwLock,
-    Semaphore, TwoPhaseCommit, WorkQueue,
+    Semaphore, TreeCache, TwoPhaseCommit, WorkQueue,
 };
 use zabkeeper_client::{Client, CreateMode, ErrorCode, Multi};
 
@@ -241,5 +241,34 @@ fn transaction_of_several_sites_is_committed_only_by_all() {
             assert_eq!(theirs.abort().await.unwrap(), votes[1], "too late");
             ours.forget().await.unwrap();
         }
+    });
+}
+
+#[test]
+fn copy_of_a_subtree_follows_its_changes() {
+    check(async |[a, b]| {
+        for path in ["/c", "/c/x", "/c/x/y", "/cc"] {
+            a.create(path, path, CreateMode::Persistent).await.unwrap();
+        }
+        let cache = TreeCache::load(&b, "/c").await.unwrap();
+        assert_eq!(cache.get("/c/x/y").unwrap().data, "/c/x/y");
+        assert_eq!((cache.children("/c"), cache.get("/cc")), (vec!["x".to_owned()], None));
+        let stat = a.exists("/c/x/y").await.unwrap().unwrap();
+        assert_eq!(cache.zxid(), Some(stat.czxid));
+        let mut changes = cache.changes();
+        a.set("/c/x", "new", None).await.unwrap();
+        assert_eq!(changes.next().await.unwrap(), "/c/x");
+        assert_eq!(cache.get("/c/x").unwrap().data, "new");
+        a.create("/c/z", "", CreateMode::Persistent).await.unwrap();
+        assert_eq!(changes.next().await.unwrap(), "/c/z");
+        assert_eq!(cache.children("/c"), ["x", "z"]);
+        a.delete_subtree("/c/x").await.unwrap();
+        for gone in ["/c/x/y", "/c/x"] {
+            assert_eq!(changes.next().await.unwrap(), gone);
+        }
+        b.close().await;
+        assert!(changes.next().await.is_none());
+        assert!(cache.ended().unwrap().is_fatal());
+        assert_eq!(cache.snapshot().1.len(), 2, "the copy stays");
     });
 }

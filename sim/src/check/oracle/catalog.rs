@@ -83,11 +83,12 @@ pub(super) enum Id {
     R3,
     R4,
     R5,
+    R6,
 }
 
 impl Id {
     /// All ids, in order of declaration.
-    pub(super) const ALL: [Id; 73] = [
+    pub(super) const ALL: [Id; 74] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -161,6 +162,7 @@ impl Id {
         Id::R3,
         Id::R4,
         Id::R5,
+        Id::R6,
     ];
 
     /// The id as reports print it.
@@ -399,6 +401,7 @@ impl Id {
                 "nobody enters a double barrier before enough have come, or has left it before \
                  all others have",
             ),
+            Id::R6 => ("R6", "a complete copy of a subtree is what the subtree was at its zxid"),
             Id::R5 => (
                 "R5",
                 "all sites of a transaction learn the same decision, and commit only if all voted \

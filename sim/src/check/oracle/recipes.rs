@@ -1,4 +1,4 @@
-//! What programs do with recipes (R1 to R5).
+//! What programs do with recipes (R1 to R6).
 //!
 //! Owns who holds each lock, and what became of items, additions, barriers and votes. Must not
 //! trust a program about its session: the model knows which sessions live.
@@ -10,6 +10,7 @@ use zabkeeper_core::{SessionId, Zxid};
 use super::catalog::{Checks, Id, Verdict};
 use crate::check::model::Model;
 use crate::check::observe::ClientId;
+use crate::clients::program::caches::{self, TREE};
 use crate::clients::program::queues::{COUNTER, QUEUES, item_of};
 use crate::clients::program::{LEASES, MEMBERS, Share, Told};
 
@@ -151,6 +152,7 @@ impl Recipes {
                 })?;
                 transaction.check(checks, number)
             }
+            Told::Cached(zxid, digest) => is_the_tree(checks, model, client, (zxid, digest)),
         }
     }
 
@@ -243,6 +245,32 @@ impl Recipes {
             )]
         })
     }
+}
+
+/// R6: a complete copy is what the subtree was at its zxid.
+fn is_the_tree(
+    checks: &mut Checks,
+    model: &Model,
+    client: ClientId,
+    (zxid, digest): (Zxid, u64),
+) -> Verdict {
+    let is_below = |path: &str| {
+        path.strip_prefix(TREE).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let nodes = || model.nodes_at(zxid).filter(|(path, _)| is_below(path));
+    let views = nodes().map(|(path, node)| (path, node.data.as_deref().unwrap_or(&[]), node.mzxid));
+    let views: BTreeMap<&str, (&[u8], Zxid)> =
+        views.map(|(path, data, mzxid)| (path, (data, mzxid))).collect();
+    let views = views.into_iter().map(|(path, (data, mzxid))| (path, data, mzxid));
+    let expected = caches::digest(views);
+    checks.check(Id::R6, expected == digest, || {
+        let what = format!(
+            "client {} has a copy of {TREE} up to {zxid} that is not what the tree was then",
+            client.0
+        );
+        let nodes = nodes().map(|(path, node)| format!("{path} changed at {}", node.mzxid));
+        std::iter::once(what).chain(nodes).collect()
+    })
 }
 
 impl Lock {

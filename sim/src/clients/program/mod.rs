@@ -3,6 +3,7 @@
 //! Owns the executor, and what programs tell of themselves. Must not know the network: the client
 //! that hosts a program does.
 
+pub mod caches;
 mod meetings;
 pub mod queues;
 mod turns;
@@ -43,11 +44,12 @@ pub enum Recipe {
     WorkQueue,
     DoubleBarrier,
     TwoPhaseCommit,
+    TreeCache,
 }
 
 impl Recipe {
     /// All of them; a schedule has the position of one.
-    pub const ALL: [Recipe; 8] = [
+    pub const ALL: [Recipe; 9] = [
         Recipe::Lock,
         Recipe::RwLock,
         Recipe::Semaphore,
@@ -56,6 +58,7 @@ impl Recipe {
         Recipe::WorkQueue,
         Recipe::DoubleBarrier,
         Recipe::TwoPhaseCommit,
+        Recipe::TreeCache,
     ];
 
     /// The recipe at this position; the first one if there is none.
@@ -109,6 +112,8 @@ pub enum Told {
     Counts(u64, u64, bool),
     /// It has learned what is decided: whether to commit.
     Decided(u64, bool),
+    /// Its copy of the subtree is complete up to this zxid, with this digest.
+    Cached(Zxid, u64),
 }
 
 impl Told {
@@ -119,7 +124,8 @@ impl Told {
             | Told::Put(_)
             | Told::Added(_)
             | Told::Leaves(_)
-            | Told::Decided(..) => true,
+            | Told::Decided(..)
+            | Told::Cached(..) => true,
             Told::Ends(_)
             | Told::Puts(_)
             | Told::Takes
@@ -164,6 +170,7 @@ impl Program {
             Recipe::WorkQueue => Box::pin(queues::put_and_work(user)),
             Recipe::DoubleBarrier => Box::pin(meetings::enter_and_leave(user)),
             Recipe::TwoPhaseCommit => Box::pin(meetings::vote_and_decide(user)),
+            Recipe::TreeCache => Box::pin(caches::copy_and_change(user)),
         };
         Program { future: Some(future), woken: Arc::new(Woken(AtomicBool::new(true))), told }
     }

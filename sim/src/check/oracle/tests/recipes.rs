@@ -1,12 +1,12 @@
-//! R1 to R5: programs that use recipes.
+//! R1 to R6: programs that use recipes.
 //!
 //! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::{ConnId, Zxid};
 
-use super::history::{History, check_pair};
+use super::history::{History, check_pair, create};
 use crate::check::observe::{ClientId, Observation};
-use crate::clients::program::{Share, Told};
+use crate::clients::program::{Share, Told, caches};
 
 /// A program says this of the session of its connection.
 fn tells(h: &mut History, (client, conn): (u32, ConnId), told: Told) {
@@ -171,5 +171,17 @@ fn r5_commit_is_decided_without_a_vote_of_all() {
         tells(h, a, Told::Votes(4, 0, true));
         tells(h, b, Told::Votes(4, 1, !violating));
         tells(h, b, Told::Decided(4, true));
+    });
+}
+
+#[test]
+fn r6_copy_lacks_a_change() {
+    check_pair("R6", |h, violating| {
+        let [a, b] = two(h);
+        h.writes(a.1, create("/tree"));
+        let zxid = h.tip();
+        let seen = if violating { Zxid(0) } else { zxid };
+        let copy = [("/tree", &b"v0"[..], seen)];
+        tells(h, b, Told::Cached(zxid, caches::digest(copy.into_iter())));
     });
 }
