@@ -80,9 +80,9 @@ impl CreateOptions {
         if self.mode.is_sequential() { path_fault(&format!("{path}0")) } else { path_fault(path) }
     }
 
-    pub(super) fn request(self, path: String, data: Bytes) -> Request {
+    pub(super) fn request(self, path: String, data: Option<Bytes>) -> Request {
         let CreateOptions { mode, acl } = self;
-        let (data, flags) = (Some(data), mode.flags());
+        let flags = mode.flags();
         match mode {
             CreateMode::Container => Request::CreateContainer { path, data, acl, flags },
             CreateMode::PersistentTtl(ttl) | CreateMode::PersistentSequentialTtl(ttl) => {

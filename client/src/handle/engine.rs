@@ -97,9 +97,11 @@ impl Engine {
     pub fn new(config: Config, seed: u128) -> (Client, Engine) {
         let (sender, commands) = mpsc::unbounded();
         let view = Arc::new(View::new(seed));
+        let session = Session::new(config, view.session_seed());
+        view.note(&session);
         let client = Client::new(sender, view.clone());
         let engine = Engine {
-            session: Session::new(config, view.session_seed()),
+            session,
             commands,
             calls: BTreeMap::new(),
             last_call: 0,

@@ -76,7 +76,19 @@ impl Client {
         data: impl Into<Bytes>,
         options: impl Into<CreateOptions>,
     ) -> Call<String> {
-        self.create_of(path.into(), data.into(), options.into(), read::path)
+        self.create_of(path.into(), Some(data.into()), options.into(), read::path)
+    }
+
+    /// [`Client::create`] of a node without data, which readers can tell from empty data (DATA-13).
+    ///
+    /// # Errors
+    /// Those of [`Client::create`].
+    pub fn create_without_data(
+        &self,
+        path: impl Into<String>,
+        options: impl Into<CreateOptions>,
+    ) -> Call<String> {
+        self.create_of(path.into(), None, options.into(), read::path)
     }
 
     /// [`Client::create`], with the statistics of the new node.
@@ -89,13 +101,13 @@ impl Client {
         data: impl Into<Bytes>,
         options: impl Into<CreateOptions>,
     ) -> Call<(String, Stat)> {
-        self.create_of(path.into(), data.into(), options.into(), read::path_and_stat)
+        self.create_of(path.into(), Some(data.into()), options.into(), read::path_and_stat)
     }
 
     fn create_of<T>(
         &self,
         path: String,
-        data: Bytes,
+        data: Option<Bytes>,
         options: CreateOptions,
         read: Read<T>,
     ) -> Call<T> {
@@ -142,6 +154,16 @@ impl Client {
         let path = path.into();
         let request = Request::GetData { path: path.clone(), watch: false };
         self.on("get", path, request, None, read::data)
+    }
+
+    /// [`Client::get`], with `None` for a node without data, which is no empty data (DATA-13).
+    ///
+    /// # Errors
+    /// Those of [`Client::get`].
+    pub fn get_or_none(&self, path: impl Into<String>) -> Call<(Option<Bytes>, Stat)> {
+        let path = path.into();
+        let request = Request::GetData { path: path.clone(), watch: false };
+        self.on("get", path, request, None, read::data_or_none)
     }
 
     /// [`Client::get`], and a watch that fires when the node is changed or deleted.
@@ -333,6 +355,11 @@ impl Client {
     /// The session's id; zero until a server has accepted the session.
     pub fn session_id(&self) -> SessionId {
         self.view.session()
+    }
+
+    /// The session timeout that the server has granted; before that the requested one.
+    pub fn session_timeout(&self) -> Duration {
+        self.view.session_timeout()
     }
 
     /// Completes after this time by the driver's clock, or when the session ends.

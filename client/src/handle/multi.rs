@@ -57,7 +57,7 @@ impl Multi {
     ) -> Multi {
         let (path, options) = (path.into(), options.into());
         let fault = options.path_fault(&path);
-        self.push(options.request(path, data.into()), fault)
+        self.push(options.request(path, Some(data.into())), fault)
     }
 
     /// Deletes a node, as [`Client::delete`](crate::Client::delete) does.

@@ -46,6 +46,11 @@ pub(super) fn stat_or_none_and_watch(
     Ok((stat, oneshot(watch)?))
 }
 
+pub(super) fn data_or_none(reply: Reply, _: Option<Watch>) -> Read<(Option<Bytes>, Stat)> {
+    let ReplyBody::Data(data, stat) = reply?.body else { return Err(Failure::OtherReply) };
+    Ok((data, stat))
+}
+
 /// A node without data reads as empty (DATA-13).
 pub(super) fn data(reply: Reply, _: Option<Watch>) -> Read<(Bytes, Stat)> {
     let ReplyBody::Data(data, stat) = reply?.body else { return Err(Failure::OtherReply) };

@@ -3,6 +3,7 @@
 //! Owns these values and the ids that handles hand out. Must not change the session.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use zabkeeper_core::SessionId;
 
@@ -13,6 +14,7 @@ use crate::session::{Failure, Session, State};
 pub(super) struct View {
     state: AtomicU8,
     session: AtomicI64,
+    timeout_ms: AtomicU64,
     seed: u128,
     last_id: AtomicU64,
 }
@@ -31,6 +33,7 @@ impl View {
         View {
             state: AtomicU8::new(0),
             session: AtomicI64::new(0),
+            timeout_ms: AtomicU64::new(0),
             seed,
             last_id: AtomicU64::new(0),
         }
@@ -46,6 +49,12 @@ impl View {
         let code = STATES.iter().position(|known| *known == state).unwrap_or_default();
         self.state.store(u8::try_from(code).expect("six states"), Ordering::Release);
         self.session.store(session.id().0, Ordering::Release);
+        let timeout = u64::try_from(session.session_timeout().as_millis()).unwrap_or(u64::MAX);
+        self.timeout_ms.store(timeout, Ordering::Release);
+    }
+
+    pub(super) fn session_timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms.load(Ordering::Acquire))
     }
 
     /// Why calls fail whose engine has gone.

@@ -39,7 +39,7 @@ pub(crate) struct SessionState {
     pub(crate) queue: VecDeque<(CallId, Request)>,
     pub(crate) last_loss: Option<Disconnect>,
     /// The negotiated session timeout; before the first handshake the requested one.
-    timeout: Duration,
+    pub(crate) timeout: Duration,
     rng: Rng,
     last_link: u64,
     last_xid: i32,

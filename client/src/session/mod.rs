@@ -13,6 +13,8 @@ mod servers;
 mod serving;
 pub(crate) mod watches;
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 use zabkeeper_core::wire::{ConnectResponse, Password, Request, ServerFrames};
 use zabkeeper_core::{Instant, SessionId, Zxid};
@@ -138,6 +140,11 @@ impl Session {
     /// (HS-05).
     pub fn last_zxid(&self) -> Zxid {
         self.kept.last_zxid
+    }
+
+    /// The session timeout that the server has granted; before that the requested one.
+    pub fn session_timeout(&self) -> Duration {
+        self.kept.timeout
     }
 
     /// Why the last connection ended, for logs; `None` if none has ended.
