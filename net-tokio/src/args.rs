@@ -14,6 +14,8 @@ pub(crate) enum Invocation {
     Serve(Option<PathBuf>),
     /// Inspect, truncate or compare a log while no server runs on it.
     Log(LogCommand),
+    /// The command line client, with the words behind `cli`.
+    Cli(Vec<OsString>),
     /// Print the help.
     Help,
     /// Print the version.
@@ -37,12 +39,15 @@ pub(crate) const HELP: &str = "\
 A ZooKeeper-compatible coordination service.
 
 Usage: zabkeeper [zoo.cfg]
+       zabkeeper cli [OPTIONS] [COMMAND [ARGS...]]
        zabkeeper log inspect DIR [--log-dir DIR]
        zabkeeper log cut DIR --after ZXID [--log-dir DIR]
        zabkeeper log compare DIR OTHER
 
 Without an argument it serves 127.0.0.1:2181 with its data in ./zabkeeper-data.
 With one it runs what that file says; the keys are those of ZooKeeper.
+
+`cli` is the client with the commands of zkCli; see zabkeeper cli --help.
 
 `log inspect` prints the state, the snapshots and the transactions in the
 dataDir DIR, and which of them cannot be applied. `log cut` removes the
@@ -73,6 +78,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     let Some(first) = args.next() else {
         return Ok(Invocation::Serve(None));
     };
+    if first == "cli" {
+        return Ok(Invocation::Cli(args.collect()));
+    }
     if first == "log" {
         return parse_log(args).map(Invocation::Log);
     }
@@ -150,6 +158,8 @@ mod tests {
     fn arguments_are_parsed() {
         assert_eq!(check(&[]), Ok(Invocation::Serve(None)));
         assert_eq!(check(&["zoo.cfg"]), Ok(Invocation::Serve(Some("zoo.cfg".into()))));
+        let cli = Invocation::Cli(vec!["--help".into()]);
+        assert_eq!(check(&["cli", "--help"]), Ok(cli));
         assert_eq!(check(&["--help"]), Ok(Invocation::Help));
         assert_eq!(check(&["-V"]), Ok(Invocation::Version));
         assert!(check(&["--port"]).is_err_and(|e| e.contains("--port")));

@@ -28,6 +28,7 @@
 
 pub mod admin;
 mod args;
+mod cli;
 mod clock;
 pub mod config;
 mod config_files;

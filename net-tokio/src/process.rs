@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use zabkeeper_core::Member;
 
 use crate::args::{self, Invocation};
+use crate::cli;
 use crate::config::Settings;
 use crate::descriptors;
 use crate::host::{Failure, Host, Stop, StopRequests};
@@ -33,6 +34,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Invocation::Help) => print(args::HELP),
         Ok(Invocation::Version) => print(concat!("zabkeeper ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(what) => fail(BAD_INVOCATION, &what),
+        Ok(Invocation::Cli(args)) => cli::run(args),
         Ok(Invocation::Log(command)) => match log_tool::run(&command, &mut io::stdout().lock()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(Failure::Data(what)) => fail(BAD_DATA, &what),

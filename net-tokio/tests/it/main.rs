@@ -6,6 +6,7 @@
 )]
 
 mod addresses;
+mod cli;
 mod clients;
 mod corpus;
 mod crash;
