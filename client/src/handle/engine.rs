@@ -34,8 +34,8 @@ pub(super) enum Command {
     Servers(ConnectString),
     /// Completes after this time.
     Sleep(Duration, oneshot::Sender<()>),
-    /// Wants every later state.
-    States(mpsc::UnboundedSender<State>),
+    /// Wants every state after this one, which the handle has seen.
+    States(mpsc::UnboundedSender<State>, State),
     /// Polls this future until it ends.
     Detach(Detached),
     /// Closes the session.
@@ -210,7 +210,13 @@ impl Engine {
                 self.last_sleeper += 1;
                 self.sleepers.insert((now.after(time), self.last_sleeper), sleeper);
             }
-            Command::States(states) => self.states.push(states),
+            Command::States(states, seen) => {
+                // The state may have changed while the command was queued.
+                let state = self.session.state();
+                if state == seen || states.unbounded_send(state).is_ok() {
+                    self.states.push(states);
+                }
+            }
             Command::Detach(future) => self.detached.push(future),
             Command::Close => self.pass(now, Input::Close, out),
         }
@@ -301,6 +307,11 @@ mod tests {
 
     /// An engine whose session a server has accepted, and its handle.
     fn connected() -> (Client, Engine) {
+        connected_after(|_| {})
+    }
+
+    /// The same; the handle is used while the server's answer is on its way.
+    fn connected_after(meanwhile: impl FnOnce(&Client)) -> (Client, Engine) {
         let config = Config::new("server".parse().expect("valid"), 4_000);
         let (client, mut engine) = Engine::new(config, 7);
         let (out, link) = (&mut Outbox::default(), LinkId(1));
@@ -314,9 +325,23 @@ mod tests {
         };
         let mut bytes = BytesMut::new();
         response.encode(&mut bytes);
+        meanwhile(&client);
         engine.step(Instant(0), Input::Received { link, bytes: bytes.freeze() }, out);
         assert_eq!(client.state(), State::Connected);
         (client, engine)
+    }
+
+    /// Who waits for a connection would wait for the next one.
+    #[test]
+    fn state_that_changes_while_its_stream_is_queued_is_told() {
+        let mut states = None;
+        let (client, mut engine) = connected_after(|client| states = Some(client.states()));
+        let cx = &mut Context::from_waker(futures::task::noop_waker_ref());
+        assert!(engine.poll_commands(Instant(0), cx, &mut Outbox::default()).is_ready());
+        let mut states = states.expect("asked for");
+        assert_eq!(Pin::new(&mut states).poll_next(cx), Poll::Ready(Some(State::Connected)));
+        assert!(Pin::new(&mut states).poll_next(cx).is_pending());
+        drop(client);
     }
 
     /// A driver would spin until the server answers (seed 95575435697574 of the swarm at 56ece3e).

@@ -348,7 +348,7 @@ impl Client {
     pub fn states(&self) -> impl Stream<Item = State> + Send + Unpin + use<> {
         let (sender, states) = mpsc::unbounded();
         // Without an engine the stream ends at once.
-        let _ = self.commands.unbounded_send(Command::States(sender));
+        let _ = self.commands.unbounded_send(Command::States(sender, self.view.state()));
         states
     }
 
