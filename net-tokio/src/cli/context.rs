@@ -47,8 +47,10 @@ pub(crate) struct Context {
     pub(crate) output: Arc<Output>,
     /// Machine-readable output is asked for.
     pub(crate) json: bool,
-    /// The shell runs: watches are followed, and interrupts end a command only.
+    /// The shell runs: watches are followed.
     pub(crate) is_shell: bool,
+    /// A terminal's SIGINT ends the command, and not the shell.
+    pub(crate) survives_interrupts: bool,
     /// The user leaves the shell.
     pub(crate) leaves: bool,
     /// The lines of the shell.
@@ -64,6 +66,7 @@ impl Context {
             output,
             json: options.json,
             is_shell: false,
+            survives_interrupts: false,
             leaves: false,
             history: Vec::new(),
             options,
@@ -135,9 +138,9 @@ impl Context {
         Ok(self.output.flush()?)
     }
 
-    /// In the shell SIGINT ends the command, not the shell.
+    /// In the shell of a terminal SIGINT ends the command, not the shell.
     async fn run_interruptible(&mut self, command: &Command, arguments: &Arguments) -> Outcome {
-        if !self.is_shell || command.handles_interrupts {
+        if !self.survives_interrupts || command.handles_interrupts {
             return (command.run)(self, arguments).await;
         }
         let running = (command.run)(self, arguments);
@@ -328,5 +331,57 @@ impl Command {
     /// The command is used in a wrong way.
     pub(crate) fn usage_failure(&self) -> Failed {
         Failed::with_status(self.usage_status(), self.usage_text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::runtime::Runtime;
+
+    /// A writer that the test reads.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Written {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
+        }
+    }
+
+    /// CLI-17, without a server.
+    #[test]
+    fn lines_are_numbered_and_run_again() {
+        let runtime = Runtime::start().unwrap();
+        let (out, err) = (Written::default(), Written::default());
+        let output = Output::new(Box::new(out.clone()), Box::new(err.clone()), false);
+        let mut context = Context::new(Options::default(), Arc::new(output), runtime.handle());
+        let mut check = |line: &str, status: u8, expected: &str| {
+            assert_eq!(runtime.block_on(context.run_line(line)), status, "{line}");
+            assert_eq!((out.take() + &err.take()).as_str(), expected, "{line}");
+        };
+        check("printwatches", 0, "printwatches is on\n");
+        check("printwatches off", 0, "");
+        check("redo 0", 0, "printwatches is off\n");
+        check("redo 7", 1, "Command index out of range\n");
+        check("redo", 0, "");
+        check("redo 4", 1, "No redoing redos\n");
+        check("  ", 0, "");
+        let history = "0 - printwatches\n1 - printwatches off\n2 - printwatches\n3 - redo 7\n\
+                       4 - redo\n5 - redo 4\n6 - history\n";
+        check("history", 0, history);
+        check("completions tcsh", 2, "tcsh is none of bash, zsh and fish\n");
+        check("help stat", 0, "stat [-w] path\n -w   watch\n");
     }
 }

@@ -5,8 +5,8 @@
 //! ```text
 //! zabkeeper-dump 1
 //! root <TAB> /app
-//! /        <TAB> persistent <TAB> world:anyone:cdrwa <TAB> =data
-//! /config  <TAB> ttl:60000  <TAB> digest:u:h=:cdrwa  <TAB> -
+//! /        <TAB> world:anyone:cdrwa <TAB> =data
+//! /config  <TAB> digest:u:h=:cdrwa  <TAB> -
 //! # comments and notes
 //! end <TAB> 2
 //! ```
@@ -27,18 +27,8 @@ const HEAD: &str = "zabkeeper-dump 1";
 pub(crate) struct DumpedNode {
     /// Relative to the root, which is `/`.
     pub(crate) path: String,
-    pub(crate) kind: Kind,
     pub(crate) acl: Vec<Acl>,
     pub(crate) data: Option<Vec<u8>>,
-}
-
-/// How a node ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Persistent,
-    Container,
-    /// ms.
-    Ttl(u64),
 }
 
 /// A dump.
@@ -58,11 +48,7 @@ pub(crate) fn head(root: &str) -> String {
 /// The line of a node.
 pub(crate) fn line(node: &DumpedNode) -> String {
     let mut line = escaped(node.path.as_bytes(), "");
-    match node.kind {
-        Kind::Persistent => line += "\tpersistent\t",
-        Kind::Container => line += "\tcontainer\t",
-        Kind::Ttl(ms) => write!(line, "\tttl:{ms}\t").expect("a text takes all"),
-    }
+    line.push('\t');
     for (at, entry) in node.acl.iter().enumerate() {
         let comma = if at == 0 { "" } else { "," };
         let scheme = escaped(entry.scheme.as_bytes(), ",:");
@@ -113,14 +99,9 @@ pub(crate) fn parse(text: &str) -> Result<Dump, String> {
 }
 
 fn parse_line(line: &str) -> Option<DumpedNode> {
-    let mut fields = line.splitn(4, '\t');
+    let mut fields = line.splitn(3, '\t');
     let mut next = || fields.next();
     let path = String::from_utf8(unescaped(next()?)?).ok().filter(|path| path.starts_with('/'))?;
-    let kind = match next()? {
-        "persistent" => Kind::Persistent,
-        "container" => Kind::Container,
-        other => Kind::Ttl(other.strip_prefix("ttl:")?.parse().ok()?),
-    };
     let list = next()?;
     let acl = list.split(',').filter(|entry| !entry.is_empty()).map(parse_acl);
     let acl = acl.collect::<Option<Vec<Acl>>>()?;
@@ -128,7 +109,7 @@ fn parse_line(line: &str) -> Option<DumpedNode> {
         "-" => None,
         data => Some(unescaped(data.strip_prefix('=')?)?),
     };
-    Some(DumpedNode { path, kind, acl, data })
+    Some(DumpedNode { path, acl, data })
 }
 
 fn parse_acl(entry: &str) -> Option<Acl> {
@@ -180,20 +161,20 @@ fn unescaped(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn node(path: &str, kind: Kind, data: Option<&[u8]>) -> DumpedNode {
+    fn node(path: &str, data: Option<&[u8]>) -> DumpedNode {
         let name = Acl { perms: Perms(5), scheme: "x509".into(), id: "CN=a,O=b:c\t".into() };
         let acl = [Acl::open(), vec![name]].concat();
-        DumpedNode { path: path.into(), kind, acl, data: data.map(<[u8]>::to_vec) }
+        DumpedNode { path: path.into(), acl, data: data.map(<[u8]>::to_vec) }
     }
 
     #[test]
     fn every_node_reads_as_it_was_written() {
         let all: Vec<u8> = (0..=255).collect();
         let nodes = vec![
-            node("/", Kind::Persistent, None),
-            node("/ä b", Kind::Container, Some(b"")),
-            node("/a\\b", Kind::Ttl(60_000), Some(&all)),
-            node("/c", Kind::Persistent, Some(b"-\n= \\x41 # \r\n")),
+            node("/", None),
+            node("/ä b", Some(b"")),
+            node("/a\\b", Some(&all)),
+            node("/c", Some(b"-\n= \\x41 # \r\n")),
         ];
         let lines: Vec<String> = nodes.iter().map(line).collect();
         assert!(lines.iter().all(|line| !line.contains(['\n', '\r'])), "{lines:?}");
@@ -201,8 +182,8 @@ mod tests {
         let text = format!("{}{}\n{note}\n{}\n", head("/app"), lines.join("\n"), end(4));
         assert_eq!(parse(&text), Ok(Dump { root: "/app".into(), nodes }));
         assert_eq!(
-            line(&node("/c", Kind::Persistent, Some(b"x\ty"))),
-            "/c\tpersistent\tworld:anyone:cdrwa,x509:CN=a\\x2cO=b:c\\x09:cr\t=x\\x09y"
+            line(&node("/c", Some(b"x\ty"))),
+            "/c\tworld:anyone:cdrwa,x509:CN=a\\x2cO=b:c\\x09:cr\t=x\\x09y"
         );
     }
 
@@ -214,9 +195,9 @@ mod tests {
             ("zabkeeper-dump 1\n/\n".to_owned(), "root"),
             (head.clone(), "last line"),
             (format!("{head}end\t1\n"), "0 nodes"),
-            (format!("{head}/a\tephemeral\t\t-\nend\t1\n"), "line 3"),
-            (format!("{head}/a\tpersistent\tworld:anyone:z\t-\nend\t1\n"), "line 3"),
-            (format!("{head}/a\tpersistent\t\t=\\y\nend\t1\n"), "line 3"),
+            (format!("{head}/a\t-\nend\t1\n"), "line 3"),
+            (format!("{head}/a\tworld:anyone:z\t-\nend\t1\n"), "line 3"),
+            (format!("{head}/a\t\t=\\y\nend\t1\n"), "line 3"),
         ] {
             let error = parse(&text).expect_err("refused");
             assert!(error.contains(named), "{error}");

@@ -79,6 +79,8 @@ fn run_with(options: Options, output: &Arc<Output>) -> u8 {
     } else {
         runtime.block_on(context.run_words(&command))
     };
+    // That the session ends now is no news.
+    output.set_print_watches(false);
     runtime.block_on(context.close());
     status
 }

@@ -22,6 +22,9 @@ use super::table::COMMANDS;
 /// How long a completion may ask the server.
 const COMPLETION_MAX: Duration = Duration::from_secs(2);
 
+/// How long the first prompt waits for a server.
+const FIRST_PROMPT: Duration = Duration::from_millis(500);
+
 /// Lines that the history's file keeps.
 const HISTORY_MAX: usize = 1000;
 
@@ -34,6 +37,15 @@ pub(crate) fn run(context: &mut Context, runtime: &Runtime) -> u8 {
         Err(failed) => {
             context.output.err(&failed.message);
             return failed.status;
+        }
+    }
+    if is_terminal {
+        context.survives_interrupts = true;
+        // The first prompt should not show the state before the first connection.
+        if let Ok(client) = context.client() {
+            let connected = async { tokio::time::timeout(FIRST_PROMPT, client.connected()).await };
+            // Commands wait for a connection themselves.
+            let _late = runtime.block_on(connected);
         }
     }
     if is_terminal && let Ok(status) = edit_lines(context, runtime) {
@@ -137,7 +149,7 @@ fn print_above(edited: &Edited, text: &str) {
     let edited = edited.lock().unwrap_or_else(PoisonError::into_inner);
     let text = match &*edited {
         Some((prompt, line)) => {
-            format!("\r\u{1b}[K{}\r\n{prompt}{line}", text.trim_end().replace('\n', "\r\n"))
+            format!("\r\u{1b}[K{}\n{prompt}{line}", text.trim_end())
         }
         None => text.to_owned(),
     };

@@ -187,9 +187,9 @@ fn subtrees_are_drawn_found_measured_and_deleted() {
 }
 
 #[test]
-fn dump_and_load_keep_data_lists_and_kinds() {
+fn dump_and_load_keep_data_and_lists() {
     let scene = Scene::start();
-    let lines = "create /d\ncreate -c /d/box \"\"\ncreate -t 100000 /d/ttl x\n\
+    let lines = "create /d\ncreate /d/box \"\"\ncreate /d/text x\n\
                  create \"/d/a b\" \"1\t2\" world:anyone:cdrwa,digest:u:x=:r\n\
                  create /d/bin\nset -b /d/bin /wAKXA==\ncreate -e /d/e gone\ndump /d\n";
     let ended = scene.shell(&[], lines);

@@ -11,14 +11,9 @@ use zabkeeper_client::{Client, CreateMode, Error, ErrorCode};
 use super::subtree::is_ephemeral;
 use crate::cli::arguments::Arguments;
 use crate::cli::context::Context;
-use crate::cli::dump_format::{self, DumpedNode, Kind};
+use crate::cli::dump_format::{self, DumpedNode};
 use crate::cli::failure::{Failed, Outcome};
 use crate::cli::walk::{self, Denied, Node};
-
-/// The owner of a container, and the first bits of one of a node with a TTL (`EphemeralType`).
-const CONTAINER_OWNER: i64 = i64::MIN;
-const TTL_MASK: i64 = 0xff << 56;
-const TTL_MS: i64 = (1 << 40) - 1;
 
 /// `dump path`.
 pub(crate) async fn dump(context: &mut Context, arguments: &Arguments) -> Outcome {
@@ -55,23 +50,14 @@ pub(crate) async fn dump(context: &mut Context, arguments: &Arguments) -> Outcom
         };
         let below = node.path[root.trim_end_matches('/').len()..].to_owned();
         let path = if below.is_empty() { "/".to_owned() } else { below };
-        let kind = kind(node.stat.ephemeral_owner.0);
         let data = data.map(|data| data.to_vec());
-        context.output.line(dump_format::line(&DumpedNode { path, kind, acl, data }))?;
+        context.output.line(dump_format::line(&DumpedNode { path, acl, data }))?;
         dumped += 1;
     }
     if root == "/" {
         context.output.line(dump_format::note("skipped: /zookeeper is ZooKeeper's own"))?;
     }
     Ok(context.output.line(dump_format::end(dumped))?)
-}
-
-fn kind(owner: i64) -> Kind {
-    if owner == CONTAINER_OWNER {
-        return Kind::Container;
-    }
-    let ttl = u64::try_from(owner & TTL_MS).unwrap_or_default();
-    if owner & TTL_MASK == TTL_MASK { Kind::Ttl(ttl) } else { Kind::Persistent }
 }
 
 /// `load [file] [--into path] [--overwrite]`.
@@ -175,12 +161,7 @@ fn create(
     path: &str,
     node: &DumpedNode,
 ) -> impl Future<Output = Result<String, Error>> + use<> {
-    let mode = match node.kind {
-        Kind::Persistent => CreateMode::Persistent,
-        Kind::Container => CreateMode::Container,
-        Kind::Ttl(ms) => CreateMode::PersistentTtl(std::time::Duration::from_millis(ms)),
-    };
-    let options = mode.with_acl(node.acl.clone());
+    let options = CreateMode::Persistent.with_acl(node.acl.clone());
     match &node.data {
         Some(data) => client.create(path, data.clone(), options),
         None => client.create_without_data(path, options),

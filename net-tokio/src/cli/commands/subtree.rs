@@ -119,9 +119,9 @@ fn drawn(node: &Node, open: &[bool]) -> String {
     format!("{above}{branch}{}{mark}", walk::name(&node.path))
 }
 
-/// Does a session own the node? Containers and nodes with a TTL have numbers of their own there.
+/// Does a session own the node?
 pub(crate) fn is_ephemeral(node: &Node) -> bool {
-    node.stat.ephemeral_owner.0 > 0
+    node.stat.ephemeral_owner.0 != 0
 }
 
 /// `find path [-name glob]`: the paths of a subtree.
