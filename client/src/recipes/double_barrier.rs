@@ -108,7 +108,7 @@ impl Inside {
             };
             names.retain(|name| name != READY);
             names.sort_unstable();
-            let is_inside = names.iter().any(|name| *name == self.name);
+            let is_inside = names.contains(&self.name);
             if self.entered && !is_inside {
                 return Err(gone("leave", &self.path()));
             }

@@ -26,7 +26,7 @@ fn check<F: Future<Output = ()>>(test: impl FnOnce([Client; 2]) -> F) {
 /// Some round trips: long enough for what is to happen, and for what must not.
 async fn a_while(client: &Client) {
     for _ in 0..5 {
-        client.sync("/").await.unwrap();
+        client.sync("/").await.expect("syncs");
     }
 }
 

@@ -69,7 +69,7 @@ struct Attempts {
 }
 
 /// A session at a barrier: when it has come, begun, and said that it leaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Place {
     begun: Option<u64>,
     leaves: Option<u64>,
@@ -123,9 +123,17 @@ impl Recipes {
                 self.counter.adding.begin(who)
             }
             Told::Added(value) => self.counter.added(checks, who, value),
-            Told::Comes(..) | Told::Begins(..) | Told::Leaves(..) | Told::Left(..) => {
-                self.at_barrier(checks, model, who, told)
+            Told::Comes(number) => {
+                *self.place(number, session) = Place::default();
+                Ok(())
             }
+            Told::Begins(number) => self.begins(checks, who, number),
+            Told::Leaves(number) => {
+                self.steps += 1;
+                self.place(number, session).leaves = Some(self.steps);
+                Ok(())
+            }
+            Told::Left(number) => self.left(checks, model, who, number),
             Told::Votes(number, site, commits) => {
                 let transaction = self.transactions.entry(number).or_default();
                 if commits {
@@ -156,62 +164,52 @@ impl Recipes {
         }
     }
 
-    /// R4: who begins does not do so before enough have come, and who has left has left after all
-    /// that had begun before.
-    fn at_barrier(
+    fn place(&mut self, number: u64, session: SessionId) -> &mut Place {
+        self.barriers.entry(number).or_default().entry(session).or_default()
+    }
+
+    /// R4: who begins does not do so before enough have come. A session that gave the entrance up
+    /// may have a node there until it ends.
+    fn begins(
+        &mut self,
+        checks: &mut Checks,
+        (client, session): (ClientId, SessionId),
+        number: u64,
+    ) -> Verdict {
+        self.steps += 1;
+        self.place(number, session).begun = Some(self.steps);
+        let come = self.barriers[&number].len();
+        checks.check(Id::R4, come >= MEMBERS, || {
+            vec![format!(
+                "client {} begins at barrier {number}, and {come} have come; {MEMBERS} are needed",
+                client.0
+            )]
+        })
+    }
+
+    /// R4: who has left has left after all that had begun before it said so.
+    fn left(
         &mut self,
         checks: &mut Checks,
         model: &Model,
         (client, session): (ClientId, SessionId),
-        told: Told,
+        number: u64,
     ) -> Verdict {
-        self.steps += 1;
-        let now = self.steps;
-        let (Told::Comes(number)
-        | Told::Begins(number)
-        | Told::Leaves(number)
-        | Told::Left(number)) = told
-        else {
-            return Ok(());
-        };
         let inside = self.barriers.entry(number).or_default();
-        let place = inside.entry(session).or_insert(Place { begun: None, leaves: None });
-        match told {
-            Told::Comes(_) => *place = Place { begun: None, leaves: None },
-            Told::Begins(_) => {
-                place.begun = Some(now);
-                // A session that gave the entrance up may have a node there until it ends.
-                let come = inside.len();
-                return checks.check(Id::R4, come >= MEMBERS, || {
-                    vec![format!(
-                        "client {} begins at barrier {number}, and {come} have come; {MEMBERS} are \
-                         needed",
-                        client.0
-                    )]
-                });
-            }
-            Told::Leaves(_) => place.leaves = Some(now),
-            Told::Left(_) => {
-                let since = place.leaves.unwrap_or(now);
-                let stays = |(id, other): &(&SessionId, &Place)| {
-                    **id != session
-                        && model.is_alive(**id)
-                        && other.leaves.is_none()
-                        && other.begun.is_some_and(|begun| begun < since)
-                };
-                let staying = inside.iter().find(stays).map(|(id, _)| *id);
-                inside.remove(&session);
-                return checks.check(Id::R4, staying.is_none(), || {
-                    let staying = staying.expect("somebody stays");
-                    vec![format!(
-                        "client {} has left barrier {number}, and session {staying} is inside",
-                        client.0
-                    )]
-                });
-            }
-            _ => {}
-        }
-        Ok(())
+        let since = inside.remove(&session).and_then(|place| place.leaves);
+        let stays = |(id, other): &(&SessionId, &Place)| {
+            model.is_alive(**id)
+                && other.leaves.is_none()
+                && other.begun.is_some_and(|begun| Some(begun) < since)
+        };
+        let staying = inside.iter().find(stays).map(|(id, _)| *id);
+        checks.check(Id::R4, staying.is_none(), || {
+            let staying = staying.expect("somebody stays");
+            vec![format!(
+                "client {} has left barrier {number}, and session {staying} is inside",
+                client.0
+            )]
+        })
     }
 
     /// R2, R3: at the end of the run, with the tree.
@@ -236,9 +234,9 @@ impl Recipes {
         };
         let value = node.data.as_deref().and_then(|data| data.try_into().ok());
         let value = value.map(i64::from_be_bytes).unwrap_or_default();
-        let made = self.counter.values.len() as i64;
-        let unknown = self.counter.adding.unknown() as i64;
-        checks.check(Id::R3, (made..=made + unknown).contains(&value), || {
+        let (made, unknown) = (self.counter.values.len(), self.counter.adding.unknown());
+        let is_sum = usize::try_from(value).is_ok_and(|sum| (made..=made + unknown).contains(&sum));
+        checks.check(Id::R3, is_sum, || {
             vec![format!(
                 "the counter has {value} after {made} additions; of {unknown} others the outcome \
                  is unknown"
