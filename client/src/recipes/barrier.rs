@@ -20,7 +20,7 @@ use crate::handle::Client;
 /// again at once may let some through and others not.
 ///
 /// Lost connections are waited out; an expired session is a fatal error. The node is that of
-/// Curator's `DistributedBarrier`.
+/// Curator's `DistributedBarrier` and of kazoo's `Barrier`.
 #[derive(Clone, Debug)]
 pub struct Barrier {
     client: Client,

@@ -27,7 +27,7 @@ use crate::session::Failure;
 ///
 /// Additions wait out lost connections, and fail with a fatal error when the session expires. One
 /// that is dropped may be made. The data are eight bytes, most significant first, as those of
-/// Curator's `DistributedAtomicLong`.
+/// Curator's `DistributedAtomicLong`; a node without data counts as zero.
 #[derive(Debug)]
 pub struct Counter {
     client: Client,
@@ -75,6 +75,7 @@ impl Counter {
 
     async fn read(&self) -> Result<Option<(i64, Stat)>, Error> {
         match retried(&self.client, || self.client.get(&self.path)).await {
+            Ok((data, stat)) if data.is_empty() => Ok(Some((0, stat))),
             Ok((data, stat)) => match data[..].try_into() {
                 Ok(bytes) => Ok(Some((i64::from_be_bytes(bytes), stat))),
                 Err(_) => Err(Error::new("get", self.path.clone(), Failure::UnexpectedData)),

@@ -3,6 +3,7 @@
 //! Owns who is inside. Must not know what the sessions compute.
 
 use zabkeeper_core::ErrorCode;
+use zabkeeper_core::wire::EventType;
 
 use super::{child, create_parents, gone, retried};
 use crate::error::Error;
@@ -69,7 +70,10 @@ impl DoubleBarrier {
                 self.create(&ready, CreateMode::Persistent).await?;
                 return Ok(inside);
             }
-            watch.await?;
+            // The node may have gone again: kazoo deletes it when the first member leaves.
+            if watch.await?.event == EventType::NodeCreated {
+                return Ok(inside);
+            }
         }
     }
 

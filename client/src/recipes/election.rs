@@ -12,6 +12,10 @@ use crate::handle::Client;
 /// Prefix of the nodes, as in Curator's `LeaderLatch`.
 const PREFIX: &str = "latch-";
 
+/// What the names of all candidates contain, those of kazoo's `Election` included. It waits for
+/// these nodes if its lock is told `extra_lock_patterns=["-latch-"]`.
+const CANDIDATES: [&str; 2] = [PREFIX, "__lock__"];
+
 /// An election among the sessions that take part in it: the first one leads until it resigns or its
 /// session ends, then the next one in the order in which they came.
 ///
@@ -59,7 +63,7 @@ impl Election {
     pub async fn lead(&self) -> Result<Leadership, Error> {
         let mut node = ProtectedNode::new(&self.client, &self.path, PREFIX);
         node.create(&self.name).await?;
-        node.turn("elect", |before| last_of(before, &[PREFIX])).await?;
+        node.turn("elect", |before| last_of(before, &CANDIDATES)).await?;
         Ok(Leadership { node })
     }
 }

@@ -4,15 +4,21 @@
 //! runtime, and in the simulator.
 //!
 //! Names of nodes are those of Apache Curator, so that its clients and these share a lock or an
-//! election; those of queues are kazoo's.
+//! election; those of queues are kazoo's. `.ci/recipes_check` runs both libraries beside this one,
+//! and `docs/compatibility.md` says why the others are not shared.
 //!
 //! * [`Lock`], [`MultiLock`]: Curator's `InterProcessMutex`; kazoo's `Lock`, if that has
 //!   `extra_lock_patterns=["-lock-"]`.
-//! * [`RwLock`]: Curator's `InterProcessReadWriteLock`.
+//! * [`RwLock`]: Curator's `InterProcessReadWriteLock`; kazoo's `ReadLock`, if that has
+//!   `extra_lock_patterns=["__WRIT__"]`, and its `WriteLock`, if that has both `"__WRIT__"` and
+//!   `"__READ__"`.
 //! * [`Semaphore`]: Curator's `InterProcessSemaphoreV2`.
-//! * [`Election`]: Curator's `LeaderLatch`.
-//! * [`Barrier`], [`DoubleBarrier`]: Curator's `DistributedBarrier`, `DistributedDoubleBarrier`.
+//! * [`Election`]: Curator's `LeaderLatch`; kazoo's `Election`, if the program has replaced its
+//!   `lock` with one that has `extra_lock_patterns=["-latch-"]`.
+//! * [`Barrier`]: Curator's `DistributedBarrier`; kazoo's `Barrier`.
+//! * [`DoubleBarrier`]: Curator's `DistributedDoubleBarrier`; kazoo's `DoubleBarrier`.
 //! * [`Counter`]: Curator's `DistributedAtomicLong`.
+//! * [`Group`]: Curator's `GroupMember`.
 //! * [`Queue`], [`WorkQueue`]: kazoo's `Queue`, `LockingQueue`.
 
 mod barrier;

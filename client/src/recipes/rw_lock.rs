@@ -11,7 +11,8 @@ use crate::handle::Client;
 const READ: &str = "__READ__";
 const WRITE: &str = "__WRIT__";
 
-/// What the names of writers contain, those of kazoo's `WriteLock` included, and those of all.
+/// What the names of writers contain, those of kazoo's `WriteLock` included, and those of all. Its
+/// locks wait for these nodes if they are told `extra_lock_patterns`, see the module `recipes`.
 const WRITERS: [&str; 2] = [WRITE, "__lock__"];
 const ALL: [&str; 4] = [READ, WRITE, "__lock__", "__rlock__"];
 

@@ -10,7 +10,7 @@ use zabkeeper_core::ErrorCode;
 
 use super::once::Once;
 use super::queue::{PRIORITY, entries, put};
-use super::{child, create_parents, failed, retried};
+use super::{child, create_persistent, failed, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, Multi};
 
@@ -103,13 +103,15 @@ impl WorkQueue {
         }
     }
 
+    /// The names of the items that somebody works at, and a watch for changes. Their parent is
+    /// persistent: kazoo creates it once, and fails if a server has deleted it since.
     async fn taken(&self) -> Result<(BTreeSet<String>, crate::OneshotWatch), Error> {
         loop {
             let list = || self.client.children_and_watch(&self.taken);
             match retried(&self.client, list).await {
                 Ok((names, _, watch)) => return Ok((names.into_iter().collect(), watch)),
                 Err(error) if error.is(ErrorCode::NoNode) => {
-                    create_parents(&self.client, &self.taken).await?;
+                    create_persistent(&self.client, &self.taken).await?;
                 }
                 Err(error) => return Err(error),
             }

@@ -2,21 +2,22 @@
 
 use std::time::Duration;
 
-use futures::future::{join, join_all, poll_immediate, try_join_all};
+use futures::future::{Either, join, join_all, poll_immediate, select, try_join_all};
 use futures::{FutureExt, StreamExt};
 use tempfile::tempdir;
 use zabkeeper_client::recipes::{
-    Barrier, Counter, Decision, DoubleBarrier, Group, Lock, Members, MultiLock, Queue, RwLock,
-    Semaphore, TreeCache, TwoPhaseCommit, WorkQueue,
+    Barrier, Counter, Decision, DoubleBarrier, Election, Group, Lock, Members, MultiLock, Queue,
+    RwLock, Semaphore, TreeCache, TwoPhaseCommit, WorkQueue,
 };
 use zabkeeper_client::{Client, CreateMode, ErrorCode, Multi};
 
 use crate::harness::{Server, block_on};
 
-/// Runs the test with two sessions of one server.
+/// Runs the test with two sessions of one server, which looks for empty containers all the time.
 fn check<F: Future<Output = ()>>(test: impl FnOnce([Client; 2]) -> F) {
     let dir = tempdir().expect("creates");
-    let server = Server::start(dir.path(), "tickTime=500\n");
+    let config = "tickTime=500\nznode.container.checkIntervalMs=100\n";
+    let server = Server::start(dir.path(), config);
     block_on(async {
         let connect = async || Client::connect(&server.address()).await.expect("connects");
         test([connect().await, connect().await]).await;
@@ -110,6 +111,8 @@ fn counter_adds_up() {
         all.sort_unstable();
         assert_eq!(all, Vec::from_iter(1..=100));
         assert_eq!(Counter::new(&a, "/counters/hits").get().await.unwrap(), 100);
+        b.create("/empty", "", CreateMode::Persistent).await.unwrap();
+        assert_eq!(Counter::new(&a, "/empty").add(-2).await.unwrap(), -2, "no data are zero");
         b.create("/text", "text", CreateMode::Persistent).await.unwrap();
         let unfit = Counter::new(&a, "/text").get().await.unwrap_err();
         assert!(unfit.to_string().contains("not this recipe's"), "{unfit}");
@@ -163,6 +166,28 @@ fn work_that_nobody_acknowledges_is_offered_again() {
     });
 }
 
+/// kazoo creates the nodes once, and relies on them then.
+#[test]
+fn nodes_of_a_work_queue_stay_while_it_is_empty() {
+    check(async |[a, b]| {
+        let mut queue = WorkQueue::new(&a, "/work");
+        queue.put("one").await.unwrap();
+        queue.claim().await.unwrap().complete().await.unwrap();
+        // A pass of the server that deletes an empty container deletes all that were empty before.
+        for _ in 0..2 {
+            b.create("/empty", "", CreateMode::Container).await.unwrap();
+            b.create("/empty/child", "", CreateMode::Persistent).await.unwrap();
+            b.delete("/empty/child", None).await.unwrap();
+            while let (Some(_), watch) = b.exists_and_watch("/empty").await.unwrap() {
+                watch.await.unwrap();
+            }
+        }
+        for node in ["/work/taken", "/work/entries"] {
+            assert!(b.exists(node).await.unwrap().is_some(), "{node}");
+        }
+    });
+}
+
 /// RECIPE-02.
 #[test]
 fn barrier_holds_until_it_is_removed() {
@@ -201,6 +226,44 @@ fn sessions_enter_and_leave_a_double_barrier_together() {
             first.unwrap();
             assert!(others.into_iter().all(|left| left.is_ok()));
         }
+    });
+}
+
+/// RECIPE-03. kazoo's members delete the node that tells to begin as soon as they leave.
+#[test]
+fn session_enters_though_the_sign_to_begin_has_gone() {
+    check(async |[a, b]| {
+        let barrier = DoubleBarrier::new(&a, "/barriers/d", 2);
+        b.create("/barriers", "", CreateMode::Persistent).await.unwrap();
+        b.create("/barriers/d", "", CreateMode::Persistent).await.unwrap();
+        let mut entering = Box::pin(barrier.enter());
+        assert!(poll_immediate(&mut entering).await.is_none());
+        a_while(&a).await;
+        assert!(poll_immediate(&mut entering).await.is_none());
+        let sign = "/barriers/d/ready";
+        let begin = Multi::new().create(sign, "", CreateMode::Persistent).delete(sign, None);
+        b.multi(begin).await.unwrap().unwrap();
+        entering.await.unwrap().leave().await.unwrap();
+    });
+}
+
+/// RECIPE-12. kazoo's election is a lock, and its nodes have the names of locks.
+#[test]
+fn session_leads_only_after_all_candidates_before_it() {
+    check(async |[a, b]| {
+        let first = Election::new(&a, "/election", "a").lead().await.unwrap();
+        let mode = CreateMode::EphemeralSequential;
+        let kazoo = b.create("/election/0123456789abcdef__lock__", "b", mode).await.unwrap();
+        let election = Election::new(&a, "/election", "a");
+        let mut second = Box::pin(election.lead());
+        assert!(poll_immediate(&mut second).await.is_none());
+        let epoch = first.epoch();
+        first.resign().await.unwrap();
+        let early = select(&mut second, Box::pin(a_while(&a))).await;
+        assert!(matches!(early, Either::Right(_)), "kazoo's candidate is before it");
+        drop(early);
+        b.delete(&kazoo, None).await.unwrap();
+        assert!(second.await.unwrap().epoch() > epoch);
     });
 }
 
