@@ -20,7 +20,7 @@ pub(super) struct Recipes {
     locks: BTreeMap<u64, Lock>,
     items: Items,
     counter: Counter,
-    barriers: BTreeMap<u64, BTreeMap<SessionId, Place>>,
+    barriers: BTreeMap<u64, Barrier>,
     /// The number of the last step at a barrier.
     steps: u64,
     transactions: BTreeMap<u64, Transaction>,
@@ -68,9 +68,17 @@ struct Attempts {
     under_way: BTreeSet<(ClientId, SessionId)>,
 }
 
+/// A double barrier: the sessions that may be inside, and when others have left.
+#[derive(Clone, Default, Debug)]
+struct Barrier {
+    inside: BTreeMap<SessionId, Place>,
+    left: BTreeMap<SessionId, u64>,
+}
+
 /// A session at a barrier: when it has come, begun, and said that it leaves.
 #[derive(Clone, Copy, Default, Debug)]
 struct Place {
+    came: u64,
     begun: Option<u64>,
     leaves: Option<u64>,
 }
@@ -124,7 +132,9 @@ impl Recipes {
             }
             Told::Added(value) => self.counter.added(checks, who, value),
             Told::Comes(number) => {
-                *self.place(number, session) = Place::default();
+                self.steps += 1;
+                let came = self.steps;
+                *self.place(number, session) = Place { came, ..Place::default() };
                 Ok(())
             }
             Told::Begins(number) => self.begins(checks, who, number),
@@ -165,11 +175,13 @@ impl Recipes {
     }
 
     fn place(&mut self, number: u64, session: SessionId) -> &mut Place {
-        self.barriers.entry(number).or_default().entry(session).or_default()
+        self.barriers.entry(number).or_default().inside.entry(session).or_default()
     }
 
     /// R4: who begins does not do so before enough have come. A session that gave the entrance up
-    /// may have a node there until it ends.
+    /// may have a node there until it ends. One that has left since this one came still counts: a
+    /// barrier that is used again before all have left is open (seed 0xa52739d400ee of the swarm at
+    /// a52739d).
     fn begins(
         &mut self,
         checks: &mut Checks,
@@ -177,8 +189,13 @@ impl Recipes {
         number: u64,
     ) -> Verdict {
         self.steps += 1;
-        self.place(number, session).begun = Some(self.steps);
-        let come = self.barriers[&number].len();
+        let begun = self.steps;
+        let place = self.place(number, session);
+        place.begun = Some(begun);
+        let came = place.came;
+        let Barrier { inside, left } = &self.barriers[&number];
+        let left = left.iter().filter(|(id, at)| **at > came && !inside.contains_key(id));
+        let come = inside.len() + left.count();
         checks.check(Id::R4, come >= MEMBERS, || {
             vec![format!(
                 "client {} begins at barrier {number}, and {come} have come; {MEMBERS} are needed",
@@ -195,7 +212,9 @@ impl Recipes {
         (client, session): (ClientId, SessionId),
         number: u64,
     ) -> Verdict {
-        let inside = self.barriers.entry(number).or_default();
+        self.steps += 1;
+        let Barrier { inside, left } = self.barriers.entry(number).or_default();
+        left.insert(session, self.steps);
         let since = inside.remove(&session).and_then(|place| place.leaves);
         let stays = |(id, other): &(&SessionId, &Place)| {
             model.is_alive(**id)
