@@ -32,7 +32,11 @@ impl Zab {
         }
         let confirmed = &self.servers[&by].confirmed;
         let confirms = |id: ServerId| id == by || confirmed.get(&id) >= Some(&since);
-        checks.check(Id::C5, self.quorum_of(by).most(confirms), || {
+        // The leader may have logged a configuration after the quorum had confirmed it, while the
+        // sync waited for the commit (seed 0x2b5d2b270068 of the swarm at 2b5d2b2).
+        let by_now = self.quorum_of(by).most(confirms);
+        let confirmed_before = || self.voters_in_force(by).most(confirms);
+        checks.check(Id::C5, by_now || confirmed_before(), || {
             let answers =
                 confirmed.iter().map(|(id, at)| format!("server {id} to what left at {at}"));
             let answers: Vec<String> = answers.collect();
