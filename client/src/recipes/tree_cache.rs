@@ -248,14 +248,15 @@ impl Maintenance {
                 self.again.insert(path);
                 continue;
             }
-            let data = self.client.get(&path);
-            let names = below.then(|| self.client.children(&path));
+            let client = self.client.clone();
             let read = async move {
+                // One call after the other: a session may take one at a time only
+                // (`Config::calls_max`; seed 0xc9cfb072020a of the swarm at c9cfb07).
                 let found = async {
-                    let (data, stat) = data.await?;
-                    let names = match names {
-                        Some(names) => names.await?.0,
-                        None => Vec::new(),
+                    let (data, stat) = client.get(&path).await?;
+                    let names = match below {
+                        true => client.children(&path).await?.0,
+                        false => Vec::new(),
                     };
                     Ok(Some((CachedNode { data, stat }, names)))
                 };
