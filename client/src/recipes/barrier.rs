@@ -2,11 +2,9 @@
 //!
 //! Owns nothing but its node. Must not know who waits.
 
-use zabkeeper_core::ErrorCode;
-
-use super::{create_persistent, retried};
+use super::{create_if_absent, delete_if_there, retried};
 use crate::error::Error;
-use crate::handle::Client;
+use crate::handle::{Client, CreateMode};
 
 /// A barrier: while its node exists, [`Barrier::wait`] waits.
 ///
@@ -38,7 +36,7 @@ impl Barrier {
     /// # Errors
     /// Fatal ones; `NoAuth`.
     pub async fn set(&self) -> Result<(), Error> {
-        create_persistent(&self.client, &self.path).await
+        create_if_absent(&self.client, &self.path, CreateMode::Persistent).await
     }
 
     /// Removes the barrier, if it is set, and lets everybody pass.
@@ -46,10 +44,7 @@ impl Barrier {
     /// # Errors
     /// Fatal ones; `NoAuth`.
     pub async fn remove(&self) -> Result<(), Error> {
-        match retried(&self.client, || self.client.delete(&self.path, None)).await {
-            Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        delete_if_there(&self.client, &self.path).await
     }
 
     /// Waits until the barrier is not set.

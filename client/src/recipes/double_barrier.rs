@@ -5,7 +5,7 @@
 use zabkeeper_core::ErrorCode;
 use zabkeeper_core::wire::EventType;
 
-use super::{child, create_parents, gone, retried};
+use super::{child, create_if_absent, delete_detached, delete_if_there, gone, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode};
 
@@ -58,7 +58,7 @@ impl DoubleBarrier {
         let name = client.unique_id();
         let inside = Inside { client, barrier, name, entered: true };
         let (own, ready) = (inside.path(), child(&self.path, READY));
-        self.create(&own, CreateMode::Ephemeral).await?;
+        create_if_absent(&self.client, &own, CreateMode::Ephemeral).await?;
         loop {
             let find = || self.client.exists_and_watch(&ready);
             let (found, watch) = retried(&self.client, find).await?;
@@ -67,25 +67,12 @@ impl DoubleBarrier {
             }
             let (names, _) = retried(&self.client, || self.client.children(&self.path)).await?;
             if names.iter().filter(|name| *name != READY).count() >= self.members {
-                self.create(&ready, CreateMode::Persistent).await?;
+                create_if_absent(&self.client, &ready, CreateMode::Persistent).await?;
                 return Ok(inside);
             }
             // The node may have gone again: kazoo deletes it when the first member leaves.
             if watch.await?.event == EventType::NodeCreated {
                 return Ok(inside);
-            }
-        }
-    }
-
-    /// Creates a node that nobody else creates, or that may exist.
-    async fn create(&self, path: &str, mode: CreateMode) -> Result<(), Error> {
-        loop {
-            match retried(&self.client, || self.client.create(path, "", mode)).await {
-                Err(error) if error.is(ErrorCode::NoNode) => {
-                    create_parents(&self.client, &self.path).await?;
-                }
-                Err(error) if !error.is(ErrorCode::NodeExists) => return Err(error),
-                Ok(_) | Err(_) => return Ok(()),
             }
         }
     }
@@ -118,7 +105,7 @@ impl Inside {
             }
             let (Some(first), Some(last)) = (names.first(), names.last()) else { break };
             if self.entered && (names.len() == 1 || *first != self.name) {
-                self.delete(&self.path()).await?;
+                delete_if_there(&client, &self.path()).await?;
                 self.entered = false;
                 continue;
             }
@@ -128,25 +115,14 @@ impl Inside {
                 watch.await?;
             }
         }
-        self.delete(&child(&self.barrier, READY)).await
-    }
-
-    async fn delete(&self, path: &str) -> Result<(), Error> {
-        match retried(&self.client, || self.client.delete(path, None)).await {
-            Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        delete_if_there(&client, &child(&self.barrier, READY)).await
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
         if self.entered {
-            let (client, path) = (self.client.clone(), self.path());
-            self.client.detach(async move {
-                // A fatal error means that the session's nodes are deleted anyway.
-                let _ = retried(&client, || client.delete(&path, None)).await;
-            });
+            delete_detached(&self.client, self.path());
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 
-use super::{child, create_parents, gone, retried};
+use super::{child, create_parents, delete_detached, delete_if_there, gone, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode};
 
@@ -145,23 +145,16 @@ impl Membership {
     /// Fatal ones: the session has ended, and the membership with it.
     pub async fn leave(mut self) -> Result<(), Error> {
         let path = self.path.clone();
-        let result = retried(&self.client, || self.client.delete(&path, None)).await;
+        let result = delete_if_there(&self.client, &path).await;
         self.path.clear();
-        match result {
-            Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        result
     }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
         if !self.path.is_empty() {
-            let (client, path) = (self.client.clone(), std::mem::take(&mut self.path));
-            self.client.detach(async move {
-                // A fatal error means that the session's nodes are deleted anyway.
-                let _ = retried(&client, || client.delete(&path, None)).await;
-            });
+            delete_detached(&self.client, std::mem::take(&mut self.path));
         }
     }
 }

@@ -56,7 +56,7 @@ use std::time::Duration;
 use zabkeeper_core::ErrorCode;
 
 use crate::error::Error;
-use crate::handle::{Client, CreateMode, MultiError};
+use crate::handle::{Client, CreateMode, MultiError, OneshotWatch};
 use crate::session::Failure;
 
 /// Creates a node for the children of a recipe, and those above it, as containers: servers delete
@@ -77,15 +77,49 @@ async fn create_above(client: &Client, path: &str) -> Result<(), Error> {
     create_parents(client, path.rsplit_once('/').map_or("", |(parent, _)| parent)).await
 }
 
-/// Creates a node whose children's numbers must not begin anew, and those above it as containers.
-async fn create_persistent(client: &Client, path: &str) -> Result<(), Error> {
+/// Creates a node that may exist, and those above it as containers.
+async fn create_if_absent(client: &Client, path: &str, mode: CreateMode) -> Result<(), Error> {
     loop {
-        match retried(client, || client.create(path, "", CreateMode::Persistent)).await {
+        match retried(client, || client.create(path, "", mode)).await {
             Err(error) if error.is(ErrorCode::NoNode) => create_above(client, path).await?,
             Err(error) if !error.is(ErrorCode::NodeExists) => return Err(error),
             Ok(_) | Err(_) => return Ok(()),
         }
     }
+}
+
+/// The names of a node's children, and a watch for changes. The node is persistent: the numbers of
+/// its children must not begin anew, and kazoo creates it once.
+async fn children_of_persistent(
+    client: &Client,
+    path: &str,
+) -> Result<(Vec<String>, OneshotWatch), Error> {
+    loop {
+        match retried(client, || client.children_and_watch(path)).await {
+            Ok((names, _, watch)) => return Ok((names, watch)),
+            Err(error) if error.is(ErrorCode::NoNode) => {
+                create_if_absent(client, path, CreateMode::Persistent).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Deletes a node, which may be gone.
+async fn delete_if_there(client: &Client, path: &str) -> Result<(), Error> {
+    match retried(client, || client.delete(path, None)).await {
+        Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Lets the driver delete a node whose owner is dropped.
+fn delete_detached(client: &Client, path: String) {
+    let own = client.clone();
+    client.detach(async move {
+        // A fatal error means that the session's nodes are deleted anyway.
+        let _ = delete_if_there(&own, &path).await;
+    });
 }
 
 /// Pause before an operation is repeated that was refused for want of room.

@@ -9,49 +9,43 @@
 
 use zabkeeper_core::ErrorCode;
 
-use super::{NO_ROOM_PAUSE, child, create_parents, lacks_room, retried};
+use super::{NO_ROOM_PAUSE, create_if_absent, delete_detached, lacks_room, retried};
 use crate::error::Error;
-use crate::handle::{Client, CreateMode, Multi, MultiError, MultiOutcome};
+use crate::handle::{Client, CreateMode, Multi, MultiError};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Once {
     client: Client,
-    parent: String,
     /// The marker.
     path: String,
     /// The number of the last transaction.
     last: u64,
 }
 
-/// What a transaction has done; `None` if the answer is lost that would tell it.
-pub(super) type Made = Option<Vec<MultiOutcome>>;
-
 impl Once {
     /// For the recipe whose node is `path`; the markers are children of `path.once`, a container.
     pub(super) fn new(client: &Client, path: &str) -> Once {
-        let parent = format!("{}.once", path.trim_end_matches('/'));
-        let path = child(&parent, &client.unique_id());
-        Once { client: client.clone(), parent, path, last: 0 }
+        let path = format!("{}.once/{}", path.trim_end_matches('/'), client.unique_id());
+        Once { client: client.clone(), path, last: 0 }
     }
 
     /// Makes the transaction once, or fails without having made it. Fatal errors leave that open.
-    pub(super) async fn make(&mut self, multi: &Multi) -> Result<Result<Made, MultiError>, Error> {
+    pub(super) async fn make(&mut self, multi: &Multi) -> Result<Result<(), MultiError>, Error> {
         self.last += 1;
         let number = self.last.to_string();
         loop {
             let marked = multi.clone().set(&self.path, number.clone(), None);
             match self.client.multi(marked).await {
-                Ok(Ok(mut outcomes)) => {
-                    outcomes.truncate(multi.len());
-                    return Ok(Ok(Some(outcomes)));
+                Ok(Ok(_)) => return Ok(Ok(())),
+                Ok(Err(failed)) if failed.operation == multi.len() => {
+                    create_if_absent(&self.client, &self.path, CreateMode::Ephemeral).await?
                 }
-                Ok(Err(failed)) if failed.operation == multi.len() => self.create_marker().await?,
                 Ok(Err(failed)) => return Ok(Err(failed)),
                 Err(error) if error.is_recoverable() => {
                     self.client.connected().await?;
                     if self.is_made(&number).await? {
-                        return Ok(Ok(None));
+                        return Ok(Ok(()));
                     }
                 }
                 Err(error) if lacks_room(&error) => self.client.sleep(NO_ROOM_PAUSE).await,
@@ -68,30 +62,12 @@ impl Once {
             Err(error) => Err(error),
         }
     }
-
-    async fn create_marker(&self) -> Result<(), Error> {
-        let create = || self.client.create(&self.path, "", CreateMode::Ephemeral);
-        loop {
-            match retried(&self.client, create).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.is(ErrorCode::NodeExists) => return Ok(()),
-                Err(error) if error.is(ErrorCode::NoNode) => {
-                    create_parents(&self.client, &self.parent).await?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
 }
 
 impl Drop for Once {
     fn drop(&mut self) {
         if self.last > 0 {
-            let (client, path) = (self.client.clone(), self.path.clone());
-            self.client.detach(async move {
-                // A fatal error means that the session's nodes are deleted anyway.
-                let _ = retried(&client, || client.delete(&path, None)).await;
-            });
+            delete_detached(&self.client, self.path.clone());
         }
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use zabkeeper_core::{ErrorCode, Zxid};
 
-use super::{NO_ROOM_PAUSE, child, create_parents, gone, lacks_room, retried};
+use super::{NO_ROOM_PAUSE, child, create_parents, delete_if_there, gone, lacks_room, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode};
 
@@ -217,10 +217,7 @@ async fn delete(
     };
     let Some(name) = name else { return Ok(()) };
     let path = child(&parent, &name);
-    match retried(&client, || client.delete(&path, None)).await {
-        Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    delete_if_there(&client, &path).await
 }
 
 /// The name of the child with this GUID, if there is one.

@@ -12,15 +12,15 @@ use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 
 use super::once::Once;
-use super::{child, create_persistent, failed, retried};
+use super::{child, children_of_persistent, create_if_absent, failed, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, Multi, OneshotWatch};
 
 /// Prefix of the nodes, as in kazoo's `Queue`.
-pub(super) const PREFIX: &str = "entry-";
+const PREFIX: &str = "entry-";
 
 /// The priority of [`Queue::put`]; a lower one comes first.
-pub(super) const PRIORITY: u16 = 100;
+const PRIORITY: u16 = 100;
 /// The highest priority number.
 const PRIORITY_MAX: u16 = 999;
 
@@ -52,7 +52,12 @@ impl Queue {
     /// created as containers.
     pub fn new(client: &Client, path: impl Into<String>) -> Queue {
         let path = path.into();
-        Queue { client: client.clone(), once: Once::new(client, &path), path }
+        let once = Once::new(client, &path);
+        Queue::with(client, path, once)
+    }
+
+    pub(super) fn with(client: &Client, path: String, once: Once) -> Queue {
+        Queue { client: client.clone(), path, once }
     }
 
     /// Puts an item at the end, with priority 100.
@@ -73,7 +78,31 @@ impl Queue {
         priority: u16,
         item: impl Into<Bytes>,
     ) -> Result<(), Error> {
-        put(&self.client, &mut self.once, &self.path, priority, item.into()).await
+        let entry = format!("{PREFIX}{:03}-", priority.min(PRIORITY_MAX));
+        let (entry, mode) = (child(&self.path, &entry), CreateMode::PersistentSequential);
+        let create = Multi::new().create(entry, item, mode);
+        loop {
+            match self.once.make(&create).await? {
+                Ok(()) => return Ok(()),
+                Err(error) if error.code == ErrorCode::NoNode => {
+                    create_if_absent(&self.client, &self.path, CreateMode::Persistent).await?;
+                }
+                Err(error) => return Err(failed("put", &self.path, error)),
+            }
+        }
+    }
+
+    /// The names of the items, the first one first, and a watch for more.
+    pub(super) async fn entries(&self) -> Result<(Vec<String>, OneshotWatch), Error> {
+        let (mut names, watch) = children_of_persistent(&self.client, &self.path).await?;
+        names.retain(|name| name.starts_with(PREFIX));
+        names.sort_unstable();
+        Ok((names, watch))
+    }
+
+    /// The path of an item.
+    pub(super) fn entry(&self, name: &str) -> String {
+        child(&self.path, name)
     }
 
     /// Takes the first item, and waits while there is none.
@@ -82,7 +111,7 @@ impl Queue {
     /// Fatal ones; `NoAuth`.
     pub async fn take(&mut self) -> Result<Bytes, Error> {
         loop {
-            let (names, watch) = entries(&self.client, &self.path).await?;
+            let (names, watch) = self.entries().await?;
             if let Some(item) = self.take_one(&names).await? {
                 return Ok(item);
             }
@@ -96,14 +125,14 @@ impl Queue {
     /// # Errors
     /// Those of [`Queue::take`].
     pub async fn try_take(&mut self) -> Result<Option<Bytes>, Error> {
-        let (names, _) = entries(&self.client, &self.path).await?;
+        let (names, _) = self.entries().await?;
         self.take_one(&names).await
     }
 
     /// Takes the first one of these items that nobody else takes.
     async fn take_one(&mut self, names: &[String]) -> Result<Option<Bytes>, Error> {
         for name in names {
-            let path = child(&self.path, name);
+            let path = self.entry(name);
             let item = match retried(&self.client, || self.client.get(&path)).await {
                 Ok((item, _)) => item,
                 Err(error) if error.is(ErrorCode::NoNode) => continue,
@@ -116,44 +145,5 @@ impl Queue {
             }
         }
         Ok(None)
-    }
-}
-
-/// Puts an item into the queue of this path.
-pub(super) async fn put(
-    client: &Client,
-    once: &mut Once,
-    path: &str,
-    priority: u16,
-    item: Bytes,
-) -> Result<(), Error> {
-    let entry = child(path, &format!("{PREFIX}{:03}-", priority.min(PRIORITY_MAX)));
-    let create = Multi::new().create(entry, item, CreateMode::PersistentSequential);
-    loop {
-        match once.make(&create).await? {
-            Ok(_) => return Ok(()),
-            Err(error) if error.code == ErrorCode::NoNode => {
-                create_persistent(client, path).await?
-            }
-            Err(error) => return Err(failed("put", path, error)),
-        }
-    }
-}
-
-/// The names of the items, the first one first, and a watch for more.
-pub(super) async fn entries(
-    client: &Client,
-    path: &str,
-) -> Result<(Vec<String>, OneshotWatch), Error> {
-    loop {
-        match retried(client, || client.children_and_watch(path)).await {
-            Ok((mut names, _, watch)) => {
-                names.retain(|name| name.starts_with(PREFIX));
-                names.sort_unstable();
-                return Ok((names, watch));
-            }
-            Err(error) if error.is(ErrorCode::NoNode) => create_persistent(client, path).await?,
-            Err(error) => return Err(error),
-        }
     }
 }

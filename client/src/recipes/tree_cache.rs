@@ -111,51 +111,44 @@ impl TreeCache {
 
     /// The node of this path, if it is part of the copy.
     pub fn get(&self, path: &str) -> Option<CachedNode> {
-        self.copied().nodes.get(path).cloned()
+        lock(&self.shared).nodes.get(path).cloned()
     }
 
     /// The names of a node's children in the copy, in the order of their names.
     pub fn children(&self, path: &str) -> Vec<String> {
-        let prefix = child(path, "");
-        let copied = self.copied();
-        let below = copied.nodes.range(prefix.clone()..);
-        let below = below.take_while(|(path, _)| path.starts_with(&prefix));
-        let names = below.map(|(path, _)| &path[prefix.len()..]);
-        names.filter(|name| !name.is_empty() && !name.contains('/')).map(str::to_owned).collect()
+        let copied = lock(&self.shared);
+        let names = copied.below(path).map(|(_, rest)| rest);
+        names.filter(|rest| !rest.contains('/')).map(str::to_owned).collect()
     }
 
     /// All nodes, and the zxid up to which they are complete: see [`TreeCache::zxid`].
     pub fn snapshot(&self) -> (Option<Zxid>, BTreeMap<String, CachedNode>) {
-        let copied = self.copied();
+        let copied = lock(&self.shared);
         (copied.zxid, copied.nodes.clone())
     }
 
     /// The zxid of the last change in the copy; `None` while changes are being read.
     pub fn zxid(&self) -> Option<Zxid> {
-        self.copied().zxid
+        lock(&self.shared).zxid
     }
 
     /// The paths of nodes from now on, each after it was created, changed or deleted in the copy.
     /// The stream ends with the session or the cache.
     pub fn changes(&self) -> impl Stream<Item = String> + Send + Unpin + use<> {
         let (sender, changes) = mpsc::unbounded();
-        self.copied().listeners.push(sender);
+        lock(&self.shared).listeners.push(sender);
         changes
     }
 
     /// Why the copy follows no changes any more; `None` while it does.
     pub fn ended(&self) -> Option<Error> {
-        self.copied().ended.clone()
-    }
-
-    fn copied(&self) -> MutexGuard<'_, Copied> {
-        self.shared.lock().expect("no code that holds it panics")
+        lock(&self.shared).ended.clone()
     }
 }
 
 impl fmt::Debug for TreeCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let copied = self.copied();
+        let copied = lock(&self.shared);
         write!(f, "TreeCache({} nodes, complete up to {:?})", copied.nodes.len(), copied.zxid)
     }
 }
@@ -196,7 +189,7 @@ impl Maintenance {
                 break error;
             }
         };
-        let mut copied = self.shared.lock().expect("no code that holds it panics");
+        let mut copied = lock(&self.shared);
         copied.ended = Some(ended);
         copied.listeners.clear();
     }
@@ -284,7 +277,7 @@ impl Maintenance {
     }
 
     fn read_anew(&mut self, path: String, below: bool) {
-        self.shared.lock().expect("no code that holds it panics").zxid = None;
+        lock(&self.shared).zxid = None;
         self.todo.push_back((path, below));
     }
 
@@ -316,7 +309,7 @@ impl Maintenance {
             Err(error) => return Err(error),
         }
         if self.todo.is_empty() && self.reading.is_empty() {
-            self.shared.lock().expect("no code that holds it panics").zxid = Some(self.seen);
+            lock(&self.shared).zxid = Some(self.seen);
             if let Some(loaded) = self.loaded.take() {
                 // Who has dropped the future of the load does not wait.
                 let _ = loaded.send(());
@@ -326,7 +319,7 @@ impl Maintenance {
     }
 
     fn put(&self, path: String, node: CachedNode) {
-        let mut copied = self.shared.lock().expect("no code that holds it panics");
+        let mut copied = lock(&self.shared);
         if copied.nodes.get(&path) != Some(&node) {
             copied.nodes.insert(path.clone(), node);
             copied.tell(&path);
@@ -335,10 +328,8 @@ impl Maintenance {
 
     /// Removes a node and all below it.
     fn remove(&self, path: &str) {
-        let mut copied = self.shared.lock().expect("no code that holds it panics");
-        let prefix = child(path, "");
-        let below = copied.nodes.range(prefix.clone()..).map(|(path, _)| path);
-        let below = below.take_while(|path| path.starts_with(&prefix)).cloned();
+        let mut copied = lock(&self.shared);
+        let below = copied.below(path).map(|(path, _)| path.clone());
         for path in below.chain([path.to_owned()]).collect::<Vec<_>>() {
             if copied.nodes.remove(&path).is_some() {
                 copied.tell(&path);
@@ -349,20 +340,29 @@ impl Maintenance {
     /// Removes the children that are not among these.
     fn remove_children(&self, path: &str, names: &[String]) {
         let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-        let prefix = child(path, "");
         let gone: BTreeSet<String> = {
-            let copied = self.shared.lock().expect("no code that holds it panics");
-            let below = copied.nodes.range(prefix.clone()..).map(|(path, _)| path);
-            let below = below.take_while(|path| path.starts_with(&prefix));
-            let children = below.filter_map(|path| path[prefix.len()..].split('/').next());
-            let gone = children.filter(|name| !name.is_empty() && !names.contains(name));
+            let copied = lock(&self.shared);
+            let children = copied.below(path).filter_map(|(_, rest)| rest.split('/').next());
+            let gone = children.filter(|name| !names.contains(name));
             gone.map(|name| child(path, name)).collect()
         };
         gone.iter().for_each(|path| self.remove(path));
     }
 }
 
+fn lock(shared: &Mutex<Copied>) -> MutexGuard<'_, Copied> {
+    shared.lock().expect("no code that holds it panics")
+}
+
 impl Copied {
+    /// The nodes below a path, each with what follows the path and its slash.
+    fn below(&self, path: &str) -> impl Iterator<Item = (&String, &str)> {
+        let prefix = child(path, "");
+        let nodes = self.nodes.range(prefix.clone()..).map(|(path, _)| path);
+        let below = nodes.map_while(move |path| Some((path, path.strip_prefix(&*prefix)?)));
+        below.filter(|(_, rest)| !rest.is_empty())
+    }
+
     fn tell(&mut self, path: &str) {
         self.listeners.retain(|listener| listener.unbounded_send(path.to_owned()).is_ok());
     }

@@ -2,15 +2,13 @@
 //!
 //! Owns who works at which item. Must not decide which item comes first: `queue` does.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 use futures::future::select;
 use zabkeeper_core::ErrorCode;
 
 use super::once::Once;
-use super::queue::{PRIORITY, entries, put};
-use super::{child, create_persistent, failed, retried};
+use super::queue::Queue;
+use super::{child, children_of_persistent, delete_detached, failed, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, Multi};
 
@@ -36,9 +34,9 @@ const TAKEN: &str = "taken";
 #[derive(Debug)]
 pub struct WorkQueue {
     client: Client,
-    entries: String,
+    path: String,
+    items: Queue,
     taken: String,
-    once: Once,
 }
 
 /// An item that this session works at. Dropping it offers the item again.
@@ -56,12 +54,8 @@ impl WorkQueue {
     /// The queue of this path. Its nodes are created when needed.
     pub fn new(client: &Client, path: impl Into<String>) -> WorkQueue {
         let path = path.into();
-        WorkQueue {
-            client: client.clone(),
-            entries: child(&path, ENTRIES),
-            taken: child(&path, TAKEN),
-            once: Once::new(client, &path),
-        }
+        let items = Queue::with(client, child(&path, ENTRIES), Once::new(client, &path));
+        WorkQueue { client: client.clone(), items, taken: child(&path, TAKEN), path }
     }
 
     /// Puts an item at the end, with priority 100.
@@ -69,7 +63,7 @@ impl WorkQueue {
     /// # Errors
     /// Those of [`Queue::put`](super::Queue::put).
     pub async fn put(&mut self, item: impl Into<Bytes>) -> Result<(), Error> {
-        self.put_with_priority(PRIORITY, item).await
+        self.items.put(item).await
     }
 
     /// Puts an item behind those with the same priority, 0 to 999; see
@@ -82,7 +76,7 @@ impl WorkQueue {
         priority: u16,
         item: impl Into<Bytes>,
     ) -> Result<(), Error> {
-        put(&self.client, &mut self.once, &self.entries, priority, item.into()).await
+        self.items.put_with_priority(priority, item).await
     }
 
     /// Claims the first item that nobody works at, and waits while there is none. A future that is
@@ -92,29 +86,14 @@ impl WorkQueue {
     /// Fatal ones; `NoAuth`.
     pub async fn claim(&self) -> Result<Job, Error> {
         loop {
-            let (taken, released) = self.taken().await?;
-            let (names, come) = entries(&self.client, &self.entries).await?;
-            for name in names.iter().filter(|name| !taken.contains(*name)) {
+            let (taken, released) = children_of_persistent(&self.client, &self.taken).await?;
+            let (names, come) = self.items.entries().await?;
+            for name in names.iter().filter(|name| !taken.contains(name)) {
                 if let Some(job) = self.claim_one(name).await? {
                     return Ok(job);
                 }
             }
             select(released, come).await.factor_first().0?;
-        }
-    }
-
-    /// The names of the items that somebody works at, and a watch for changes. Their parent is
-    /// persistent: kazoo creates it once, and fails if a server has deleted it since.
-    async fn taken(&self) -> Result<(BTreeSet<String>, crate::OneshotWatch), Error> {
-        loop {
-            let list = || self.client.children_and_watch(&self.taken);
-            match retried(&self.client, list).await {
-                Ok((names, _, watch)) => return Ok((names.into_iter().collect(), watch)),
-                Err(error) if error.is(ErrorCode::NoNode) => {
-                    create_persistent(&self.client, &self.taken).await?;
-                }
-                Err(error) => return Err(error),
-            }
         }
     }
 
@@ -135,8 +114,7 @@ impl WorkQueue {
             Err(error) if error.is(ErrorCode::NoNode) => return Ok(None),
             Err(error) => return Err(error),
         }
-        let entry = child(&self.entries, name);
-        let once = Once::new(client, self.entries.trim_end_matches(ENTRIES));
+        let (entry, once) = (self.items.entry(name), Once::new(client, &self.path));
         let mut job = Job { client: client.clone(), entry, taken, item: Bytes::new(), once };
         match retried(client, || client.get(&job.entry)).await {
             Ok((item, _)) => {
@@ -184,11 +162,7 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if !self.taken.is_empty() {
-            let (client, path) = (self.client.clone(), std::mem::take(&mut self.taken));
-            self.client.detach(async move {
-                // A fatal error means that the session's nodes are deleted anyway.
-                let _ = retried(&client, || client.delete(&path, None)).await;
-            });
+            delete_detached(&self.client, std::mem::take(&mut self.taken));
         }
     }
 }
