@@ -5,8 +5,8 @@
 use std::fmt::Write as _;
 
 use zabkeeper_client::{EventType, Stat, State, WatchEvent};
-
-const DAY_MS: i64 = 86_400_000;
+use zabkeeper_core::WallMs;
+use zabkeeper_core::driver::four_letter::date;
 
 /// The eleven lines of a node's statistics.
 pub(crate) fn stat(stat: &Stat) -> String {
@@ -15,9 +15,9 @@ pub(crate) fn stat(stat: &Stat) -> String {
          dataVersion = {}\naclVersion = {}\nephemeralOwner = {:#x}\ndataLength = {}\n\
          numChildren = {}\n",
         stat.czxid.0,
-        date(stat.ctime),
+        date::text(WallMs(stat.ctime)),
         stat.mzxid.0,
-        date(stat.mtime),
+        date::text(WallMs(stat.mtime)),
         stat.pzxid.0,
         stat.cversion,
         stat.version,
@@ -26,44 +26,6 @@ pub(crate) fn stat(stat: &Stat) -> String {
         stat.data_length,
         stat.num_children,
     )
-}
-
-/// A time in ms since 1970 as Java's `Date` prints it where the time zone is UTC.
-pub(crate) fn date(ms: i64) -> String {
-    const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let days = ms.div_euclid(DAY_MS);
-    let second = ms.rem_euclid(DAY_MS) / 1000;
-    let weekday = days.rem_euclid(7);
-    let (year, month, day) = civil(days);
-    let name = |names: &[&'static str], at: i64| {
-        usize::try_from(at).ok().and_then(|at| names.get(at).copied()).unwrap_or_default()
-    };
-    format!(
-        "{} {} {day:02} {:02}:{:02}:{:02} UTC {year}",
-        name(&WEEKDAYS, weekday),
-        name(&MONTHS, month - 1),
-        second / 3600,
-        second / 60 % 60,
-        second % 60,
-    )
-}
-
-/// Year, month and day of a number of days since 1970, in the Gregorian calendar. Years begin in
-/// March here, so that the day that leap years add is the last one.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 /// `[a, b]`.
@@ -142,19 +104,6 @@ mod tests {
     use zabkeeper_client::{SessionId, Zxid};
 
     use super::*;
-
-    #[test]
-    fn dates_are_those_of_java() {
-        for (ms, expected) in [
-            (0, "Thu Jan 01 00:00:00 UTC 1970"),
-            (-1, "Wed Dec 31 23:59:59 UTC 1969"),
-            (951_782_400_000, "Tue Feb 29 00:00:00 UTC 2000"),
-            (1_795_906_800_999, "Sat Nov 28 23:00:00 UTC 2026"),
-            (4_107_542_400_000, "Mon Mar 01 00:00:00 UTC 2100"),
-        ] {
-            assert_eq!(date(ms), expected, "{ms}");
-        }
-    }
 
     #[test]
     fn statistics_are_printed_as_zookeeper_prints_them() {

@@ -11,7 +11,7 @@ const MONTHS: [&str; 12] =
     ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
 
 /// The date of a point in time.
-pub(super) fn text(at: WallMs) -> String {
+pub fn text(at: WallMs) -> String {
     let seconds = at.0.div_euclid(1000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
@@ -59,6 +59,8 @@ mod tests {
             (951_868_800_000, "Wed Mar 01 00:00:00 UTC 2000"),
             (1_795_274_520_000, "Sat Nov 21 15:22:00 UTC 2026"),
             (-1, "Wed Dec 31 23:59:59 UTC 1969"),
+            (1_795_906_800_999, "Sat Nov 28 23:00:00 UTC 2026"),
+            (4_107_542_400_000, "Mon Mar 01 00:00:00 UTC 2100"),
         ] {
             assert_eq!(text(WallMs(ms)), expected);
         }

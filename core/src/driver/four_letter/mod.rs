@@ -9,7 +9,7 @@
 //! turn makes at most four parts of answers that read the server.
 
 mod conns;
-mod date;
+pub mod date;
 mod listing;
 mod options;
 #[cfg(test)]
