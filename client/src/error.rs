@@ -84,9 +84,15 @@ impl Error {
         self.class() == ErrorClass::Fatal
     }
 
+    /// The code of the server's answer; `None` if it has not refused the operation so.
+    pub fn code(&self) -> Option<ErrorCode> {
+        let Failure::Code(code) = self.failure else { return None };
+        Some(code)
+    }
+
     /// Has the server answered with this code?
     pub fn is(&self, code: ErrorCode) -> bool {
-        self.failure == Failure::Code(code)
+        self.code() == Some(code)
     }
 }
 

@@ -30,16 +30,22 @@ pub(crate) fn parse(text: &str, complaints: &mut Vec<String>) -> Vec<Acl> {
             complaints.push(format!("{part} does not have the form scheme:id:perm"));
             continue;
         };
-        let mut bits = 0;
-        for letter in perms.chars() {
-            match LETTERS.iter().find(|(known, _)| *known == letter) {
-                Some((_, perm)) => bits |= perm.0,
-                None => complaints.push(format!("Unknown perm type: {letter}")),
-            }
-        }
-        list.push(Acl { perms: Perms(bits), scheme: scheme.to_owned(), id: id.to_owned() });
+        let perms = parse_perms(perms, complaints);
+        list.push(Acl { perms, scheme: scheme.to_owned(), id: id.to_owned() });
     }
     list
+}
+
+/// Reads the letters of permissions; those that are none are complained of, and left out.
+pub(crate) fn parse_perms(letters: &str, complaints: &mut Vec<String>) -> Perms {
+    let mut bits = 0;
+    for letter in letters.chars() {
+        match LETTERS.iter().find(|(known, _)| *known == letter) {
+            Some((_, perm)) => bits |= perm.0,
+            None => complaints.push(format!("Unknown perm type: {letter}")),
+        }
+    }
+    Perms(bits)
 }
 
 /// `cdrwa`, or a part of it.

@@ -16,7 +16,7 @@
 
 use std::fmt::Write as _;
 
-use zabkeeper_client::{Acl, Perms};
+use zabkeeper_client::Acl;
 
 use super::acl;
 
@@ -116,9 +116,8 @@ fn parse_acl(entry: &str) -> Option<Acl> {
     let (scheme, rest) = entry.split_once(':')?;
     let (id, perms) = rest.rsplit_once(':')?;
     let mut complaints = Vec::new();
-    let bits = acl::parse(&format!("x:x:{perms}"), &mut complaints);
+    let perms = acl::parse_perms(perms, &mut complaints);
     let text = |field| String::from_utf8(unescaped(field)?).ok();
-    let perms = bits.first().map_or(Perms(0), |acl| acl.perms);
     complaints.is_empty().then_some(Acl { perms, scheme: text(scheme)?, id: text(id)? })
 }
 
@@ -159,6 +158,8 @@ fn unescaped(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use zabkeeper_client::Perms;
+
     use super::*;
 
     fn node(path: &str, data: Option<&[u8]>) -> DumpedNode {

@@ -66,24 +66,7 @@ impl From<io::Error> for Failed {
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
-        let code = match error.failure() {
-            Failure::Code(code) => Some(code),
-            Failure::UnknownCode(_)
-            | Failure::ConnectionLoss
-            | Failure::SessionExpired
-            | Failure::AuthFailed
-            | Failure::Closed
-            | Failure::Full
-            | Failure::TooLarge
-            | Failure::InvalidPath(_)
-            | Failure::NotACall
-            | Failure::TimedOut
-            | Failure::Lagged
-            | Failure::WatchRemoved
-            | Failure::UnexpectedData
-            | Failure::OtherReply => None,
-        };
-        Failed { code, ..Failed::new(message(&error)) }
+        Failed { code: error.code(), ..Failed::new(message(&error)) }
     }
 }
 

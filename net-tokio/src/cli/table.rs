@@ -94,6 +94,11 @@ impl Command {
     }
 }
 
+/// The usage of the command with this name.
+pub(crate) fn usage(name: &str) -> String {
+    find(name).map_or_else(String::new, Command::usage_text)
+}
+
 /// The options of a command as Apache Commons CLI prints them; ours beyond zkCli's are left out.
 pub(crate) fn options_text(options: &[Opt]) -> String {
     let mut options: Vec<&Opt> = options.iter().filter(|option| option.name != "json").collect();

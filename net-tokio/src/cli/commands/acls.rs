@@ -5,7 +5,7 @@
 use futures::{StreamExt, stream};
 use serde_json::json;
 
-use super::{acl_of, version};
+use super::{acl_of, show_changed, version};
 use crate::cli::arguments::Arguments;
 use crate::cli::context::Context;
 use crate::cli::failure::Outcome;
@@ -50,13 +50,7 @@ pub(crate) async fn set(context: &mut Context, arguments: &Arguments) -> Outcome
         return Ok(());
     }
     let stat = client.set_acl(path, list, version).await?;
-    if context.json {
-        let changed = json!({ "path": path, "stat": json::stat(&stat) });
-        context.output.line(changed.to_string())?;
-    } else if arguments.has("s") {
-        context.output.raw(format::stat(&stat))?;
-    }
-    Ok(())
+    show_changed(context, arguments, path, &stat)
 }
 
 /// CLI-02.

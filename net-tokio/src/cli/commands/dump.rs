@@ -8,6 +8,7 @@ use std::io::Read;
 use futures::{StreamExt, stream};
 use zabkeeper_client::{Client, CreateMode, Error, ErrorCode};
 
+use super::create_above;
 use super::subtree::is_ephemeral;
 use crate::cli::arguments::Arguments;
 use crate::cli::context::Context;
@@ -141,18 +142,6 @@ async fn state(client: &Client, path: &str, node: &DumpedNode) -> Result<Found, 
         (Err(error), _) | (_, Err(error)) if error.is(ErrorCode::NoNode) => Ok(Found::Absent),
         (Err(error), _) | (_, Err(error)) => Err(error),
     }
-}
-
-/// Creates the nodes above a path where they are absent.
-async fn create_above(client: &Client, path: &str) -> Outcome {
-    for (at, _) in path.match_indices('/').skip(1) {
-        match client.create_without_data(&path[..at], CreateMode::Persistent).await {
-            Err(error) if error.is(ErrorCode::NodeExists) => {}
-            Err(error) => return Err(error.into()),
-            Ok(_) => {}
-        }
-    }
-    Ok(())
 }
 
 /// Creates a node. The session keeps the order, so that a node comes after its parent.

@@ -70,8 +70,7 @@ fn change(arguments: &Arguments) -> Result<Reconfig, Failed> {
     let replaces = file.is_some() || members.is_some();
     let changes = add.is_some() || remove.is_some();
     if !replaces && !changes {
-        let usage = table::find("reconfig").map_or_else(String::new, |c| c.usage_text());
-        return Err(Failed::new(usage));
+        return Err(Failed::new(table::usage("reconfig")));
     }
     let mut change = Reconfig::new();
     if let Some(version) = arguments.value("v") {

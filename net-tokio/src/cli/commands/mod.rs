@@ -13,12 +13,13 @@ pub(super) mod session;
 pub(super) mod subtree;
 pub(super) mod watches;
 
-use zabkeeper_client::Acl;
+use serde_json::json;
+use zabkeeper_client::{Acl, Client, CreateMode, ErrorCode, Stat};
 
-use super::acl;
 use super::arguments::Arguments;
 use super::context::Context;
-use super::failure::Failed;
+use super::failure::{Failed, Outcome};
+use super::{acl, format, json};
 
 /// Events of zkCli when a watch is removed.
 const DATA_REMOVED: &str = "DataWatchRemoved";
@@ -42,6 +43,32 @@ fn acl_of(context: &Context, text: &str) -> Result<Vec<Acl>, Failed> {
         return Err(Failed::new("Acl is not valid : null"));
     }
     Ok(list)
+}
+
+/// The statistics of a node that a command has changed, if they are asked for.
+fn show_changed(context: &Context, arguments: &Arguments, path: &str, stat: &Stat) -> Outcome {
+    if context.json {
+        let changed = json!({ "path": path, "stat": json::stat(stat) });
+        context.output.line(changed.to_string())?;
+    } else if arguments.has("s") {
+        context.output.raw(format::stat(stat))?;
+    }
+    Ok(())
+}
+
+/// Creates the nodes above a path where they are absent.
+async fn create_above(client: &Client, path: &str) -> Outcome {
+    for (at, _) in path.match_indices('/').skip(1) {
+        let above = &path[..at];
+        if client.exists(above).await?.is_some() {
+            continue;
+        }
+        match client.create_without_data(above, CreateMode::Persistent).await {
+            Err(error) if !error.is(ErrorCode::NodeExists) => return Err(error.into()),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// A number, or what Java's exception says of it.

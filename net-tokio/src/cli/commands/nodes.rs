@@ -10,7 +10,7 @@ use serde_json::json;
 use zabkeeper_client::{Acl, CreateMode, ErrorCode};
 
 use super::subtree::report_denied;
-use super::{CHILD_REMOVED, DATA_REMOVED, acl_of, number, version, wants_watch};
+use super::{CHILD_REMOVED, DATA_REMOVED, acl_of, number, show_changed, version, wants_watch};
 use crate::cli::arguments::Arguments;
 use crate::cli::context::Context;
 use crate::cli::failure::{Failed, Outcome, code_name, keeper_error};
@@ -137,13 +137,7 @@ pub(crate) async fn set(context: &mut Context, arguments: &Arguments) -> Outcome
         text.clone().into_bytes()
     };
     let stat = context.client()?.set(path, data, version(arguments)?).await?;
-    if context.json {
-        let changed = json!({ "path": path, "stat": json::stat(&stat) });
-        context.output.line(changed.to_string())?;
-    } else if arguments.has("s") {
-        context.output.raw(format::stat(&stat))?;
-    }
-    Ok(())
+    show_changed(context, arguments, path, &stat)
 }
 
 /// CLI-26.

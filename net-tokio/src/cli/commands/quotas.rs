@@ -7,6 +7,7 @@
 use serde_json::json;
 use zabkeeper_client::{Client, CreateMode, ErrorCode};
 
+use super::create_above;
 use crate::cli::arguments::Arguments;
 use crate::cli::context::Context;
 use crate::cli::failure::{Failed, Outcome};
@@ -29,9 +30,7 @@ pub(crate) async fn set(context: &mut Context, arguments: &Arguments) -> Outcome
         return Err(Failed::new(format!("Missing required option: {options}")));
     };
     let Some(path) = arguments.rest.first() else {
-        return Err(Failed::new(
-            table::find("setquota").map_or_else(String::new, |c| c.usage_text()),
-        ));
+        return Err(Failed::new(table::usage("setquota")));
     };
     // As with zkCli, a refused value ends with status 0.
     let refuse = |what: &str| {
@@ -75,12 +74,8 @@ async fn write_limits(
     key: &str,
     limit: i64,
 ) -> Result<(StatsTrack, StatsTrack), Failed> {
-    let quota = quota_path(path.trim_end_matches('/'));
-    for (at, _) in quota.match_indices('/').skip(1) {
-        create_if_absent(client, &quota[..at]).await?;
-    }
-    create_if_absent(client, &quota).await?;
     let (limits_path, usage_path) = (limits_path(path), usage_path(path));
+    create_above(client, &limits_path).await?;
     if client.exists(&limits_path).await?.is_none() {
         let mut limits = StatsTrack::unlimited();
         limits.set(key, limit);
@@ -94,17 +89,6 @@ async fn write_limits(
     let usage = read(client, &usage_path).await?;
     client.set(&limits_path, limits.to_string(), None).await?;
     Ok((limits, usage))
-}
-
-async fn create_if_absent(client: &Client, path: &str) -> Outcome {
-    if client.exists(path).await?.is_some() {
-        return Ok(());
-    }
-    match client.create_without_data(path, CreateMode::Persistent).await {
-        Err(error) if error.is(ErrorCode::NodeExists) => Ok(()),
-        Err(error) => Err(error.into()),
-        Ok(_) => Ok(()),
-    }
 }
 
 async fn read(client: &Client, path: &str) -> Result<StatsTrack, Failed> {

@@ -17,8 +17,7 @@ pub(crate) async fn add_watch(context: &mut Context, arguments: &Arguments) -> O
         None | Some("PERSISTENT_RECURSIVE") => AddWatchMode::PersistentRecursive,
         Some("PERSISTENT") => AddWatchMode::Persistent,
         Some(_) => {
-            let usage = table::find("addWatch").map_or_else(String::new, |c| c.usage_text());
-            return Err(Failed::new(usage));
+            return Err(Failed::new(table::usage("addWatch")));
         }
     };
     let events = context.client()?.watch(&arguments.rest[0], mode).await?;
