@@ -312,7 +312,8 @@ fn after_leaders(message: Option<&FromLeader>) -> Option<FromLeader> {
             FromLeader::SyncedBehind { behind: BEHIND, conn: ConnId(300), request: 4 }
         }
         Some(FromLeader::SyncedBehind { .. }) => FromLeader::DiffersBehind { behind: BEHIND, zxid },
-        Some(FromLeader::DiffersBehind { .. }) => return None,
+        Some(FromLeader::DiffersBehind { .. }) => FromLeader::Detached { behind: BEHIND },
+        Some(FromLeader::Detached { .. }) => return None,
     })
 }
 

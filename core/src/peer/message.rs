@@ -305,6 +305,12 @@ pub enum FromLeader {
         /// The position.
         zxid: Zxid,
     },
+    /// Someone else speaks for the observer now: the leader ignores what this follower relays for
+    /// it.
+    Detached {
+        /// The observer.
+        behind: Behind,
+    },
 }
 
 impl PeerMessage {
@@ -326,7 +332,8 @@ impl PeerMessage {
                 | FromLeader::Inform(_)
                 | FromLeader::Attached { .. }
                 | FromLeader::SyncedBehind { .. }
-                | FromLeader::DiffersBehind { .. } => true,
+                | FromLeader::DiffersBehind { .. }
+                | FromLeader::Detached { .. } => true,
             },
             PeerMessage::Learner(message) => match message {
                 FromLearner::FollowerInfo { .. }
@@ -485,6 +492,7 @@ impl fmt::Display for FromLeader {
             FromLeader::DiffersBehind { behind, zxid } => {
                 write!(f, "DIFFERS at {zxid}, {behind}")
             }
+            FromLeader::Detached { behind } => write!(f, "DETACHED {behind}"),
         }
     }
 }

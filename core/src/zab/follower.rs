@@ -284,10 +284,15 @@ impl Follower {
                 self.master.on_differs(behind, zxid, cx);
                 FollowerEffect::None
             }
+            FromLeader::Detached { behind } if serves => {
+                self.master.on_detached(behind, cx);
+                FollowerEffect::None
+            }
             FromLeader::Commit { .. }
             | FromLeader::Attached { .. }
             | FromLeader::SyncedBehind { .. }
             | FromLeader::DiffersBehind { .. }
+            | FromLeader::Detached { .. }
             | FromLeader::Inform(_)
             | FromLeader::Synced { .. }
             | FromLeader::Differs { .. } => {

@@ -59,7 +59,7 @@ impl Leader {
             cx.mark(Mark::LearnerReplaced);
             self.drop_learner(older, LinkCloseReason::Replaced, cx);
         }
-        self.masters.remove(&server);
+        self.detach(server, cx);
         // The learner may have been synchronised anew since its last comparison.
         self.digests.forget(server);
         let votes = cx.voters.contains(server);

@@ -217,6 +217,13 @@ impl ObserverMaster {
         }
     }
 
+    /// The leader ignores what this server relays for the observer.
+    pub(crate) fn on_detached(&mut self, behind: Behind, cx: &mut Cx<'_>) {
+        if self.fed(behind).is_some() {
+            self.drop(behind.link, LinkCloseReason::Replaced, cx);
+        }
+    }
+
     /// The history is committed up to `zxid`: informs the observers.
     pub(crate) fn commit(&mut self, zxid: Zxid, replica: &Replica, cx: &mut Cx<'_>) {
         for link in Vec::from_iter(self.observers.keys().copied()) {

@@ -35,10 +35,19 @@ impl Leader {
         if let Some(master) = self.learners.get_mut(&link) {
             master.relays = true;
         }
+        self.detach(server, cx);
         self.masters.insert(server, (link, behind.link));
         let logged = replica.log().appended();
         cx.send_peer(link, FromLeader::Attached { behind, logged });
         LeaderEffect::None
+    }
+
+    /// Someone else speaks for this observer from now on. If it still has a link with its master,
+    /// it learns by the end of that link that its requests are not heard.
+    pub(super) fn detach(&mut self, server: ServerId, cx: &mut Cx<'_>) {
+        if let Some((master, link)) = self.masters.remove(&server) {
+            cx.send_peer(master, FromLeader::Detached { behind: Behind { server, link } });
+        }
     }
 
     /// Does the follower on this link speak for this observer?

@@ -194,6 +194,27 @@ fn single_promise_near_the_last_epoch_is_ignored() {
     }
 }
 
+/// ZAB-23: an observer whose master is no longer heard loses its link, so that it finds another
+/// one. Otherwise its clients would wait for answers for ever.
+#[test]
+fn observer_whose_place_someone_takes_attaches_again() {
+    let mut play = Play::new();
+    for line in ["ensemble 3 observers 1", "config masters=1", "start", "settle"] {
+        play.run_line(line);
+    }
+    let (observer, link) = (ServerId(4), LinkId(1 << 40));
+    let accepted = play.server(observer).unwrap().status().accepted_epoch;
+    let history = HistoryInfo::new(HistoryStatus::Complete, accepted);
+    let claim = FromLearner::FollowerInfo { accepted, history, ensemble: 0 };
+    let up = PeerEvent::Up { peer: observer, dialled: false };
+    for event in [up, PeerEvent::Message(PeerMessage::Learner(claim)), PeerEvent::Down] {
+        play.step(LEADER, Input::Peer(link, event));
+    }
+    play.run_line("s4 c1 open");
+    play.run_line("wait 2000");
+    assert!(play.newest_session(observer).is_some(), "{}", play.trace);
+}
+
 #[test]
 fn promise_far_ahead_counts_if_a_quorum_has_made_it() {
     let mut play = Play::new();

@@ -575,6 +575,7 @@ fn name(message: &PeerMessage) -> (&'static str, u64) {
         PeerMessage::Learner(FromLearner::TouchedBehind { .. }) => ("TOUCHED", 0),
         PeerMessage::Leader(FromLeader::SyncedBehind { .. }) => ("SYNCED", 0),
         PeerMessage::Leader(FromLeader::DiffersBehind { zxid, .. }) => ("DIFFERS", zxid.0),
+        PeerMessage::Leader(FromLeader::Detached { .. }) => ("DETACHED", 0),
     }
 }
 
