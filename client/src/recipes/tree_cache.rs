@@ -91,7 +91,7 @@ impl TreeCache {
             shared: shared.clone(),
             todo: VecDeque::new(),
             reading: BTreeSet::new(),
-            again: BTreeSet::new(),
+            again: BTreeMap::new(),
             seen: Zxid::ZERO,
             loaded: Some(loaded),
         };
@@ -162,8 +162,8 @@ struct Maintenance {
     todo: VecDeque<(String, bool)>,
     /// Nodes that are being read.
     reading: BTreeSet<String>,
-    /// Nodes of these that have changed since their read began.
-    again: BTreeSet<String>,
+    /// Nodes of these to read again afterwards, and whether with all below them.
+    again: BTreeMap<String, bool>,
     /// The highest zxid of an event or a node.
     seen: Zxid,
     /// Who waits for the first complete copy.
@@ -238,7 +238,7 @@ impl Maintenance {
             && let Some((path, below)) = self.todo.pop_front()
         {
             if !self.reading.insert(path.clone()) {
-                self.again.insert(path);
+                *self.again.entry(path).or_default() |= below;
                 continue;
             }
             let client = self.client.clone();
@@ -283,8 +283,10 @@ impl Maintenance {
 
     async fn on_read(&mut self, (path, below, found): Read) -> Result<(), Error> {
         self.reading.remove(&path);
-        if self.again.remove(&path) {
-            self.read_anew(path, below);
+        // A read because of an event can precede the one with all below it (seed 0x112900000135 of
+        // the swarm at 2a049df).
+        if let Some(again) = self.again.remove(&path) {
+            self.read_anew(path, below || again);
             return Ok(());
         }
         match found {
