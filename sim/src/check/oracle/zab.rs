@@ -44,7 +44,9 @@ pub(super) struct Zab {
     pub(super) voters: Voters,
     /// What clients have made of them; `None` if the configuration is static.
     pub(super) configs: Option<Configs>,
-    /// A server has stored the present voters since they last changed.
+    /// A server has stored the present voters since the operator replaced them; the first voters
+    /// replace none. A reconfiguration replaces none of these either: until its commit is known, a
+    /// leader orders the voters before it again (seed 0x7e57000035 of the swarm at 5f5827a).
     pub(super) renewed: bool,
     pub(super) epochs: Epochs,
     pub(super) servers: BTreeMap<ServerId, Server>,
@@ -128,7 +130,7 @@ impl Zab {
         Zab {
             voters: Voters::of(voters.iter().copied()),
             configs: reconfigured.then(Configs::default),
-            renewed: false,
+            renewed: true,
             epochs: Epochs::default(),
             servers: BTreeMap::new(),
             committed: Path::default(),

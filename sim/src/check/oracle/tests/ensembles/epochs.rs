@@ -6,6 +6,7 @@ use zabkeeper_core::peer::Vote;
 use zabkeeper_core::{Epoch, HistoryStatus, ServerId, Zxid};
 
 use super::{E2, S1, S2, S3, ack, only_the_leader_logs, second_epoch, second_epoch_serves};
+use crate::check::observe::Observation;
 use crate::check::oracle::tests::cast;
 use crate::check::oracle::tests::history::{check_pair_of, create};
 
@@ -84,6 +85,7 @@ fn z1_server_stores_new_voters_before_a_quorum_has_the_history() {
         second_epoch(h);
         h.saves(S3, |state| state.voters = [S2, S3].into());
         h.confirms(S3);
+        h.sees(Observation::Grown { voters: &[S1, S2, S3] });
         h.begins(S2, E2);
         h.is_synced_with(S3, S2, E2);
         if !violating {
