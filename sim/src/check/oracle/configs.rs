@@ -74,15 +74,6 @@ impl Zab {
         })
     }
 
-    /// The voters of the configuration that this server has in force; without reconfigurations,
-    /// those of the run.
-    pub(super) fn voters_in_force(&self, id: ServerId) -> Cow<'_, Voters> {
-        match &self.configs {
-            Some(configs) => Cow::Owned(self.active_voters(configs, id)),
-            None => Cow::Borrowed(&self.voters),
-        }
-    }
-
     /// The voters of which this server needs a quorum as a leader: itself, if it goes on alone.
     pub(super) fn quorum_of(&self, id: ServerId) -> Cow<'_, Voters> {
         if self.goes_alone(id) { Cow::Owned(Voters::of([id])) } else { self.voters_of(id) }

@@ -136,6 +136,7 @@ impl Zab {
                 if cannot_lead {
                     server.promises.better = better;
                 }
+                self.note_agreement(id, at);
             }
         }
     }

@@ -92,6 +92,8 @@ pub(super) struct Server {
     pub(super) promises: Promises,
     /// As a leader, per learner: when the newest message left that the learner has answered.
     pub(super) confirmed: BTreeMap<ServerId, Instant>,
+    /// As a leader: a quorum has answered messages that left at this time or later.
+    pub(super) agreed: Instant,
     /// Last transaction applied since the start of the process, if one was observed.
     pub(super) applied: Option<Zxid>,
     /// Zxid of the leader's snapshot that is about to replace the tree.
@@ -288,6 +290,7 @@ impl Zab {
             server.leads_since = at;
             server.promises = Promises::default();
             server.confirmed.clear();
+            server.agreed = Instant::default();
         }
         let follows =
             status.leader.filter(|_| matches!(status.mode, Mode::Follower | Mode::Observer));
