@@ -10,10 +10,10 @@ use super::catalog::{Checks, Id, Verdict};
 use super::zab::{Server, Zab};
 
 impl Zab {
-    /// Notes up to when a quorum agrees with a leader that has handled a message. A later quorum may
-    /// have other members while a sync waits for a commit: the leader has logged a configuration
-    /// (seed 0x2b5d2b270068 of the swarm at 2b5d2b2), or the other one of two voters is back
-    /// (QV-03; seed 0x1129010001b2 at 1ee79f4).
+    /// Notes up to when a quorum agrees with a leader that has handled a message. A later quorum
+    /// may have other members while a sync waits for a commit: the leader has logged a
+    /// configuration (seed 0x2b5d2b270068 of the swarm at 2b5d2b2), or the other one of two voters
+    /// is back (QV-03; seed 0x1129010001b2 at 1ee79f4).
     pub(super) fn note_agreement(&mut self, leader: ServerId, at: Instant) {
         if !self.servers[&leader].acts_as_leader() {
             return;

@@ -228,9 +228,9 @@ impl Process {
         self.halted
     }
 
-    /// How many snapshots it knows of, if its disk has no pending command, every completion has been
-    /// processed, and no snapshot of a leader is being loaded: that one's file is there already
-    /// (seeds 0x11290200059f and 0x112902001e11 of the swarm at 1dddf9d).
+    /// How many snapshots it knows of, if its disk has no pending command, every completion has
+    /// been processed, and no snapshot of a leader is being loaded: that one's file is there
+    /// already (seeds 0x11290200059f and 0x112902001e11 of the swarm at 1dddf9d).
     pub(super) fn snapshots_at_rest(&self) -> Option<usize> {
         let status = self.server.status();
         let rests = self.lanes.load() == 0
