@@ -53,15 +53,7 @@ impl Leader {
         if !self.believes(server, accepted, replica, cx) {
             return self.turn_away(link, server, accepted, replica, cx);
         }
-        // Later messages on an older link must not be processed after this one.
-        let older = self.learners.values().find(|learner| learner.server == server);
-        if let Some(older) = older.map(|learner| learner.link) {
-            cx.mark(Mark::LearnerReplaced);
-            self.drop_learner(older, LinkCloseReason::Replaced, cx);
-        }
-        self.detach(server, cx);
-        // The learner may have been synchronised anew since its last comparison.
-        self.digests.forget(server);
+        self.replace(server, cx);
         let votes = cx.voters.contains(server);
         let learner = Learner::new(link, server, votes, info, cx.now.mono);
         self.learners.insert(link, learner);

@@ -26,28 +26,29 @@ impl Leader {
             return self.refuse(link, PeerMisbehaved::OutOfTurn(what), cx);
         }
         cx.mark(Mark::ObserverAttached);
-        let direct = self.learners.values().find(|learner| learner.server == server);
-        if let Some(direct) = direct.map(|learner| learner.link) {
-            cx.mark(Mark::LearnerReplaced);
-            self.drop_learner(direct, LinkCloseReason::Replaced, cx);
-        }
-        self.digests.forget(server);
+        self.replace(server, cx);
         if let Some(master) = self.learners.get_mut(&link) {
             master.relays = true;
         }
-        self.detach(server, cx);
         self.masters.insert(server, (link, behind.link));
         let logged = replica.log().appended();
         cx.send_peer(link, FromLeader::Attached { behind, logged });
         LeaderEffect::None
     }
 
-    /// Someone else speaks for this observer from now on. If it still has a link with its master,
-    /// it learns by the end of that link that its requests are not heard.
-    pub(super) fn detach(&mut self, server: ServerId, cx: &mut Cx<'_>) {
+    /// A new link speaks for this learner from now on. Later messages on an older one must not be
+    /// processed. If the learner still uses that, it learns by its end that it is not heard.
+    pub(super) fn replace(&mut self, server: ServerId, cx: &mut Cx<'_>) {
+        let older = self.learners.values().find(|learner| learner.server == server);
+        if let Some(older) = older.map(|learner| learner.link) {
+            cx.mark(Mark::LearnerReplaced);
+            self.drop_learner(older, LinkCloseReason::Replaced, cx);
+        }
         if let Some((master, link)) = self.masters.remove(&server) {
             cx.send_peer(master, FromLeader::Detached { behind: Behind { server, link } });
         }
+        // The learner may have been synchronised anew since its last comparison.
+        self.digests.forget(server);
     }
 
     /// Does the follower on this link speak for this observer?

@@ -51,6 +51,15 @@ impl Play {
         }
     }
 
+    /// Someone comes to the leader in the name of `peer`, says FOLLOWERINFO, and is gone.
+    fn visits(&mut self, peer: ServerId, accepted: Epoch, history: HistoryInfo) {
+        let info = FromLearner::FollowerInfo { accepted, history, ensemble: 0 };
+        let message = PeerEvent::Message(PeerMessage::Learner(info));
+        for event in [PeerEvent::Up { peer, dialled: false }, message, PeerEvent::Down] {
+            self.step(LEADER, Input::Peer(LinkId(1 << 40), event));
+        }
+    }
+
     /// The newest session created for a client of this server.
     fn newest_session(&self, of: ServerId) -> Option<SessionId> {
         let sessions = self.server(LEADER).unwrap().sessions();
@@ -173,14 +182,7 @@ fn single_promise_near_the_last_epoch_is_ignored() {
             for line in ["ensemble 3", "boot 3", "settle"] {
                 play.run_line(line);
             }
-            let link = LinkId(1 << 40);
-            let up = PeerEvent::Up { peer: HOSTILE, dialled: false };
-            let (accepted, history) = (Epoch(ahead), HistoryInfo::new(history_status, Epoch(0)));
-            let promise =
-                PeerMessage::Learner(FromLearner::FollowerInfo { accepted, history, ensemble: 0 });
-            for event in [up, PeerEvent::Message(promise), PeerEvent::Down] {
-                play.step(LEADER, Input::Peer(link, event));
-            }
+            play.visits(HOSTILE, Epoch(ahead), HistoryInfo::new(history_status, Epoch(0)));
             play.run_line("boot 1 2");
             play.run_line("wait 20000");
             for n in 1..=3 {
@@ -202,14 +204,9 @@ fn observer_whose_place_someone_takes_attaches_again() {
     for line in ["ensemble 3 observers 1", "config masters=1", "start", "settle"] {
         play.run_line(line);
     }
-    let (observer, link) = (ServerId(4), LinkId(1 << 40));
+    let observer = ServerId(4);
     let accepted = play.server(observer).unwrap().status().accepted_epoch;
-    let history = HistoryInfo::new(HistoryStatus::Complete, accepted);
-    let claim = FromLearner::FollowerInfo { accepted, history, ensemble: 0 };
-    let up = PeerEvent::Up { peer: observer, dialled: false };
-    for event in [up, PeerEvent::Message(PeerMessage::Learner(claim)), PeerEvent::Down] {
-        play.step(LEADER, Input::Peer(link, event));
-    }
+    play.visits(observer, accepted, HistoryInfo::new(HistoryStatus::Complete, accepted));
     play.run_line("s4 c1 open");
     play.run_line("wait 2000");
     assert!(play.newest_session(observer).is_some(), "{}", play.trace);
