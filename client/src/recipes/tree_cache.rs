@@ -90,8 +90,7 @@ impl TreeCache {
             root: path.into(),
             shared: shared.clone(),
             todo: VecDeque::new(),
-            reading: BTreeSet::new(),
-            again: BTreeMap::new(),
+            reading: BTreeMap::new(),
             seen: Zxid::ZERO,
             loaded: Some(loaded),
         };
@@ -160,10 +159,8 @@ struct Maintenance {
     shared: Arc<Mutex<Copied>>,
     /// Nodes to read, and whether with all below them.
     todo: VecDeque<(String, bool)>,
-    /// Nodes that are being read.
-    reading: BTreeSet<String>,
-    /// Nodes of these to read again afterwards, and whether with all below them.
-    again: BTreeMap<String, bool>,
+    /// Nodes that are being read. Those to read again afterwards tell whether with all below them.
+    reading: BTreeMap<String, Option<bool>>,
     /// The highest zxid of an event or a node.
     seen: Zxid,
     /// Who waits for the first complete copy.
@@ -202,7 +199,6 @@ impl Maintenance {
         self.todo.clear();
         self.read_anew(self.root.clone(), true);
         self.reading.clear();
-        self.again.clear();
         let mut reads = FuturesUnordered::new();
         loop {
             self.begin_reads(&mut reads);
@@ -237,10 +233,13 @@ impl Maintenance {
         while reads.len() < AHEAD
             && let Some((path, below)) = self.todo.pop_front()
         {
-            if !self.reading.insert(path.clone()) {
-                *self.again.entry(path).or_default() |= below;
+            if let Some(again) = self.reading.get_mut(&path) {
+                // A read because of an event can precede the one with all below it (seed
+                // 0x112900000135 of the swarm at 2a049df).
+                *again = Some(below || *again == Some(true));
                 continue;
             }
+            self.reading.insert(path.clone(), None);
             let client = self.client.clone();
             let read = async move {
                 // One call after the other: a session may take one at a time only
@@ -282,10 +281,7 @@ impl Maintenance {
     }
 
     async fn on_read(&mut self, (path, below, found): Read) -> Result<(), Error> {
-        self.reading.remove(&path);
-        // A read because of an event can precede the one with all below it (seed 0x112900000135 of
-        // the swarm at 2a049df).
-        if let Some(again) = self.again.remove(&path) {
+        if let Some(again) = self.reading.remove(&path).flatten() {
             self.read_anew(path, below || again);
             return Ok(());
         }
