@@ -255,6 +255,11 @@ impl Server {
         Backlog { requests, syncs, changes, upgrades, strays, ..backlog }
     }
 
+    /// Is a leader's snapshot on the disk, but not the state yet? For checkers.
+    pub fn is_loading(&self) -> bool {
+        self.replica.is_loading()
+    }
+
     /// The number of client syncs that wait for the leader's answer, for checkers. Visits every
     /// connection.
     pub fn waiting_syncs(&self) -> usize {

@@ -234,7 +234,7 @@ impl Process {
     pub(super) fn snapshots_at_rest(&self) -> Option<usize> {
         let status = self.server.status();
         let rests = self.lanes.load() == 0
-            && self.server.backlog().chunks == 0
+            && !self.server.is_loading()
             && self.inbox.is_empty()
             && !self.driver.has_work()
             && !self.ending;
