@@ -15,6 +15,8 @@ pub struct Error {
     operation: &'static str,
     path: String,
     failure: Failure,
+    /// What exactly is wrong with the data of a node; empty for other failures.
+    reason: String,
 }
 
 /// What an error means for the program.
@@ -33,7 +35,17 @@ pub enum ErrorClass {
 
 impl Error {
     pub(crate) fn new(operation: &'static str, path: String, failure: Failure) -> Error {
-        Error { operation, path, failure }
+        Error { operation, path, failure, reason: String::new() }
+    }
+
+    /// The data of a node are not what a recipe keeps there, for this reason.
+    pub(crate) fn unexpected(
+        operation: &'static str,
+        path: &str,
+        reason: impl fmt::Display,
+    ) -> Error {
+        let (path, failure) = (path.to_owned(), Failure::UnexpectedData);
+        Error { operation, path, failure, reason: reason.to_string() }
     }
 
     /// The operation, as ZooKeeper's command line names it: `create`, `get`.
@@ -98,9 +110,10 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Error { operation, path, failure } = self;
+        let Error { operation, path, failure, reason } = self;
         let space = if path.is_empty() { "" } else { " " };
-        write!(f, "{operation}{space}{path}: {failure}")
+        let colon = if reason.is_empty() { "" } else { ": " };
+        write!(f, "{operation}{space}{path}: {failure}{colon}{reason}")
     }
 }
 

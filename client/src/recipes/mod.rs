@@ -22,6 +22,7 @@
 //! * [`Queue`], [`WorkQueue`]: kazoo's `Queue`, `LockingQueue`.
 
 mod barrier;
+mod configuration;
 mod counter;
 mod double_barrier;
 mod election;
@@ -38,6 +39,7 @@ mod two_phase_commit;
 mod work_queue;
 
 pub use barrier::Barrier;
+pub use configuration::{Configuration, Versioned};
 pub use counter::Counter;
 pub use double_barrier::{DoubleBarrier, Inside};
 pub use election::{Election, Leadership};

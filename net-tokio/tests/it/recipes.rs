@@ -1,5 +1,7 @@
 //! The client's recipes against the real server, each with two sessions.
 
+mod kept;
+
 use std::time::Duration;
 
 use futures::future::{Either, join, join_all, poll_immediate, select, try_join_all};

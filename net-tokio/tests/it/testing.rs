@@ -20,7 +20,7 @@ const LONG_SESSION: Duration = Duration::from_secs(30);
 fn is_shareable<T: Send + Sync + 'static>(_: &T) {}
 
 /// A client that connects again almost at once.
-async fn connect(ensemble: &Ensemble) -> Client {
+pub(crate) async fn connect(ensemble: &Ensemble) -> Client {
     let builder = Client::builder(ensemble.connect_string().parse().expect("is valid"));
     let builder = builder.config(|config| {
         let pause = Duration::from_millis(10);

@@ -1,0 +1,109 @@
+//! Recipes that keep a node or a copy of it, also beyond a lost connection.
+
+use std::collections::BTreeMap;
+
+use futures::StreamExt;
+use futures::future::join;
+use zabkeeper::testing::Ensemble;
+use zabkeeper_client::recipes::{Configuration, Versioned};
+use zabkeeper_client::{ErrorCode, Failure};
+
+use super::check;
+use crate::harness::block_on;
+use crate::testing::connect;
+
+type Limits = BTreeMap<String, u32>;
+
+fn limits(requests: u32) -> Limits {
+    Limits::from([("requests".to_owned(), requests)])
+}
+
+/// Is this the value, with this version?
+fn is(found: &Option<Versioned<Limits>>, requests: u32, version: i32) -> bool {
+    found.as_ref().is_some_and(|found| *found.value == limits(requests) && found.version == version)
+}
+
+/// RECIPE-01.
+#[test]
+fn configuration_is_typed_cached_and_changed_by_version() {
+    check(async |[a, b]| {
+        let ours: Configuration<Limits> = Configuration::load(&a, "/app/limits").await.unwrap();
+        let theirs: Configuration<Limits> = Configuration::load(&b, "/app/limits").await.unwrap();
+        assert_eq!((ours.get(), theirs.get()), (None, None));
+        let absent = ours.set(&limits(1), 0).await.unwrap_err();
+        assert!(absent.is(ErrorCode::NoNode), "{absent}");
+        let mut changes = theirs.changes();
+        ours.set(&limits(1), None).await.unwrap();
+        assert!(is(&changes.next().await.unwrap().unwrap(), 1, 0));
+        assert!(is(&theirs.get(), 1, 0));
+        assert_eq!(a.get("/app/limits").await.unwrap().0, r#"{"requests":1}"#);
+        ours.set(&limits(2), 0).await.unwrap();
+        let late = theirs.set(&limits(7), 0).await.unwrap_err();
+        assert!(late.is(ErrorCode::BadVersion), "{late}");
+        let add = |found: Option<&Limits>| limits(found.map_or(0, |found| found["requests"]) + 1);
+        let adds = async |configuration: &Configuration<Limits>| {
+            for _ in 0..20 {
+                configuration.update(add).await.unwrap();
+            }
+        };
+        join(adds(&ours), adds(&theirs)).await;
+        let last = ours.update(add).await.unwrap();
+        assert!(is(&Some(last), 43, 42));
+        while !is(&theirs.get(), 43, 42) {
+            changes.next().await.unwrap().unwrap();
+        }
+        a.delete("/app/limits", None).await.unwrap();
+        while changes.next().await.unwrap().unwrap().is_some() {}
+        assert_eq!(theirs.get(), None);
+        assert!(is(&Some(theirs.update(add).await.unwrap()), 1, 0), "created anew");
+    });
+}
+
+#[test]
+fn configuration_keeps_its_value_when_the_data_do_not_parse() {
+    check(async |[a, b]| {
+        let ours: Configuration<Limits> = Configuration::load(&a, "/limits").await.unwrap();
+        let mut changes = ours.changes();
+        ours.set(&limits(1), None).await.unwrap();
+        assert!(is(&changes.next().await.unwrap().unwrap(), 1, 0));
+        b.set("/limits", r#"{"requests":"many"}"#, None).await.unwrap();
+        let fault = changes.next().await.unwrap().unwrap_err();
+        let text = fault.to_string();
+        assert!(text.contains("get /limits: ") && text.contains("invalid type: string"), "{text}");
+        assert_eq!((fault.failure(), ours.fault()), (Failure::UnexpectedData, Some(fault)));
+        assert!(is(&ours.get(), 1, 0));
+        let refused = ours.update(|_| limits(2)).await.unwrap_err();
+        assert_eq!(refused.failure(), Failure::UnexpectedData);
+        let unread = Configuration::<Limits>::load(&b, "/limits").await.unwrap_err();
+        assert_eq!(unread.failure(), Failure::UnexpectedData);
+        ours.set(&limits(3), 1).await.unwrap();
+        assert!(is(&changes.next().await.unwrap().unwrap(), 3, 2));
+        assert_eq!(ours.fault(), None);
+        a.close().await;
+        assert!(changes.next().await.is_none() && ours.changes().next().await.is_none());
+        assert!(ours.fault().unwrap().is_fatal() && is(&ours.get(), 3, 2));
+        assert!(ours.set(&limits(4), None).await.unwrap_err().is_fatal());
+    });
+}
+
+#[test]
+fn recipes_go_on_after_a_lost_connection() {
+    let mut ensemble = Ensemble::single().unwrap();
+    block_on(async {
+        let client = connect(&ensemble).await;
+        let configuration = Configuration::<Limits>::load(&client, "/c").await.unwrap();
+        let mut changes = configuration.changes();
+        configuration.set(&limits(1), None).await.unwrap();
+        assert!(is(&changes.next().await.unwrap().unwrap(), 1, 0));
+        ensemble.stop_server(1).unwrap();
+        assert!(is(&configuration.get(), 1, 0), "the copy stays");
+        let changed = async {
+            configuration.update(|_| limits(2)).await.unwrap();
+        };
+        let restart = async { ensemble.start_server(1).unwrap() };
+        join(changed, restart).await;
+        while !is(&configuration.get(), 2, 1) {
+            changes.next().await.unwrap().unwrap();
+        }
+    });
+}
