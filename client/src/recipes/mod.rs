@@ -24,6 +24,7 @@
 mod barrier;
 mod configuration;
 mod counter;
+mod delay_queue;
 mod double_barrier;
 mod election;
 mod group;
@@ -41,6 +42,7 @@ mod work_queue;
 pub use barrier::Barrier;
 pub use configuration::{Configuration, Versioned};
 pub use counter::Counter;
+pub use delay_queue::DelayQueue;
 pub use double_barrier::{DoubleBarrier, Inside};
 pub use election::{Election, Leadership};
 pub use group::{Group, Members, Membership};

@@ -78,8 +78,18 @@ impl Queue {
         priority: u16,
         item: impl Into<Bytes>,
     ) -> Result<(), Error> {
-        let entry = format!("{PREFIX}{:03}-", priority.min(PRIORITY_MAX));
-        let (entry, mode) = (child(&self.path, &entry), CreateMode::PersistentSequential);
+        self.put_before(&format!("{:03}", priority.min(PRIORITY_MAX)), item).await
+    }
+
+    /// Puts an item before those with a higher text of the same length, and behind those with the
+    /// same one.
+    pub(super) async fn put_before(
+        &mut self,
+        order: &str,
+        item: impl Into<Bytes>,
+    ) -> Result<(), Error> {
+        let entry = child(&self.path, &format!("{PREFIX}{order}-"));
+        let mode = CreateMode::PersistentSequential;
         let create = Multi::new().create(entry, item, mode);
         loop {
             match self.once.make(&create).await? {
@@ -130,7 +140,7 @@ impl Queue {
     }
 
     /// Takes the first one of these items that nobody else takes.
-    async fn take_one(&mut self, names: &[String]) -> Result<Option<Bytes>, Error> {
+    pub(super) async fn take_one(&mut self, names: &[String]) -> Result<Option<Bytes>, Error> {
         for name in names {
             let path = self.entry(name);
             let item = match retried(&self.client, || self.client.get(&path)).await {

@@ -8,8 +8,8 @@ use futures::future::{Either, join, join_all, poll_immediate, select, try_join_a
 use futures::{FutureExt, StreamExt};
 use tempfile::tempdir;
 use zabkeeper_client::recipes::{
-    Barrier, Counter, Decision, DoubleBarrier, Election, Group, Lock, Members, MultiLock, Queue,
-    RwLock, Semaphore, TreeCache, TwoPhaseCommit, WorkQueue,
+    Barrier, Counter, Decision, DelayQueue, DoubleBarrier, Election, Group, Lock, Members,
+    MultiLock, Queue, RwLock, Semaphore, TreeCache, TwoPhaseCommit, WorkQueue,
 };
 use zabkeeper_client::{Client, CreateMode, ErrorCode, Multi};
 
@@ -142,6 +142,34 @@ fn items_of_a_queue_are_taken_once_and_in_order() {
         assert!(poll_immediate(&mut waiting).await.is_none());
         Queue::new(&a, "/q").put("late").await.unwrap();
         assert_eq!(waiting.await.unwrap(), "late");
+    });
+}
+
+#[test]
+fn items_of_a_delay_queue_are_taken_when_their_time_has_come() {
+    check(async |[a, b]| {
+        let [mut ours, mut theirs] = [&a, &b].map(|client| DelayQueue::new(client, "/delayed"));
+        assert!(theirs.try_take().await.unwrap().is_none());
+        ours.put("in an hour", Duration::from_secs(3600)).await.unwrap();
+        assert!(theirs.try_take().await.unwrap().is_none(), "the item is not due");
+        let began = ours.now().await.unwrap();
+        let [short, long] = [200, 400].map(Duration::from_millis);
+        for (item, delay) in [("last", long), ("second", short), ("first", Duration::ZERO)] {
+            ours.put(item, delay).await.unwrap();
+        }
+        for (item, delay) in [("first", Duration::ZERO), ("second", short), ("last", long)] {
+            assert_eq!(theirs.take().await.unwrap(), item);
+            assert!(ours.now().await.unwrap() >= began + delay, "{item} came early");
+        }
+        // An earlier item that comes while somebody sleeps is seen.
+        let mut waiting = Box::pin(theirs.take());
+        let early = select(&mut waiting, Box::pin(a_while(&a))).await;
+        assert!(matches!(early, Either::Right(_)), "the item is not due");
+        drop(early);
+        ours.put_at("long ago", Duration::from_secs(1)).await.unwrap();
+        assert_eq!(waiting.await.unwrap(), "long ago");
+        b.close().await;
+        assert!(theirs.take().await.unwrap_err().is_fatal());
     });
 }
 

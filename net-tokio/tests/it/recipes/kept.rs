@@ -1,11 +1,12 @@
 //! Recipes that keep a node or a copy of it, also beyond a lost connection.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::join;
 use zabkeeper::testing::Ensemble;
-use zabkeeper_client::recipes::{Configuration, Versioned};
+use zabkeeper_client::recipes::{Configuration, DelayQueue, Versioned};
 use zabkeeper_client::{ErrorCode, Failure};
 
 use super::check;
@@ -93,12 +94,17 @@ fn recipes_go_on_after_a_lost_connection() {
         let client = connect(&ensemble).await;
         let configuration = Configuration::<Limits>::load(&client, "/c").await.unwrap();
         let mut changes = configuration.changes();
+        let mut queue = DelayQueue::new(&client, "/delayed");
+        queue.put("early", Duration::ZERO).await.unwrap();
         configuration.set(&limits(1), None).await.unwrap();
         assert!(is(&changes.next().await.unwrap().unwrap(), 1, 0));
         ensemble.stop_server(1).unwrap();
         assert!(is(&configuration.get(), 1, 0), "the copy stays");
         let changed = async {
             configuration.update(|_| limits(2)).await.unwrap();
+            queue.put("late", Duration::from_millis(1)).await.unwrap();
+            assert_eq!(queue.take().await.unwrap(), "early");
+            assert_eq!(queue.take().await.unwrap(), "late");
         };
         let restart = async { ensemble.start_server(1).unwrap() };
         join(changed, restart).await;
