@@ -46,7 +46,7 @@ impl CreateMode {
     }
 
     /// Does the server append ten digits to the name?
-    fn is_sequential(self) -> bool {
+    pub(crate) fn is_sequential(self) -> bool {
         matches!(
             self,
             CreateMode::PersistentSequential

@@ -4,8 +4,8 @@
 //! runtime, and in the simulator.
 //!
 //! Names of nodes are those of Apache Curator, so that its clients and these share a lock or an
-//! election; those of queues are kazoo's. `.ci/recipes_check` runs both libraries beside this one,
-//! and `docs/compatibility.md` says why the others are not shared.
+//! election; those of queues are kazoo's. `.ci/recipes_check` runs both libraries beside this one;
+//! `docs/compatibility.md` says which pairs it leaves out, and why other recipes are not shared.
 //!
 //! * [`Lock`], [`MultiLock`]: Curator's `InterProcessMutex`; kazoo's `Lock`, if that has
 //!   `extra_lock_patterns=["-lock-"]`.
@@ -19,6 +19,7 @@
 //! * [`DoubleBarrier`]: Curator's `DistributedDoubleBarrier`; kazoo's `DoubleBarrier`.
 //! * [`Counter`]: Curator's `DistributedAtomicLong`.
 //! * [`Group`]: Curator's `GroupMember`.
+//! * [`PersistentNode`]: Curator's `PersistentNode`, unless that is protected or sequential.
 //! * [`Queue`], [`WorkQueue`]: kazoo's `Queue`, `LockingQueue`.
 
 mod barrier;
@@ -31,6 +32,7 @@ mod group;
 mod lock;
 mod multi_lock;
 mod once;
+mod persistent_node;
 mod protected;
 mod queue;
 mod rw_lock;
@@ -48,6 +50,7 @@ pub use election::{Election, Leadership};
 pub use group::{Group, Members, Membership};
 pub use lock::{Lock, LockGuard};
 pub use multi_lock::{MultiLock, MultiLockGuard};
+pub use persistent_node::PersistentNode;
 pub use queue::Queue;
 pub use rw_lock::RwLock;
 pub use semaphore::{Lease, Semaphore};

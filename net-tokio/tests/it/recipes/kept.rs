@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::join;
+use futures::future::{Either, join, select};
 use zabkeeper::testing::Ensemble;
-use zabkeeper_client::recipes::{Configuration, DelayQueue, Versioned};
-use zabkeeper_client::{ErrorCode, Failure};
+use zabkeeper_client::recipes::{Configuration, DelayQueue, PersistentNode, Versioned};
+use zabkeeper_client::{Client, CreateMode, ErrorCode, Failure};
 
-use super::check;
+use super::{a_while, check};
 use crate::harness::block_on;
 use crate::testing::connect;
 
@@ -22,6 +22,14 @@ fn limits(requests: u32) -> Limits {
 /// Is this the value, with this version?
 fn is(found: &Option<Versioned<Limits>>, requests: u32, version: i32) -> bool {
     found.as_ref().is_some_and(|found| *found.value == limits(requests) && found.version == version)
+}
+
+/// Deletes a node that a program keeps, and waits until it is there again.
+async fn delete_and_await_return(client: &Client, path: &str) {
+    client.delete(path, None).await.unwrap();
+    while let (None, changed) = client.exists_and_watch(path).await.unwrap() {
+        changed.await.unwrap();
+    }
 }
 
 /// RECIPE-01.
@@ -98,10 +106,13 @@ fn recipes_go_on_after_a_lost_connection() {
         queue.put("early", Duration::ZERO).await.unwrap();
         configuration.set(&limits(1), None).await.unwrap();
         assert!(is(&changes.next().await.unwrap().unwrap(), 1, 0));
+        let node = PersistentNode::keep(&client, "/kept", "1", CreateMode::Ephemeral).await;
+        let node = node.unwrap();
         ensemble.stop_server(1).unwrap();
         assert!(is(&configuration.get(), 1, 0), "the copy stays");
         let changed = async {
             configuration.update(|_| limits(2)).await.unwrap();
+            node.set_data("2").await.unwrap();
             queue.put("late", Duration::from_millis(1)).await.unwrap();
             assert_eq!(queue.take().await.unwrap(), "early");
             assert_eq!(queue.take().await.unwrap(), "late");
@@ -111,5 +122,52 @@ fn recipes_go_on_after_a_lost_connection() {
         while !is(&configuration.get(), 2, 1) {
             changes.next().await.unwrap().unwrap();
         }
+        delete_and_await_return(&client, "/kept").await;
+        assert_eq!(client.get("/kept").await.unwrap().0, "2");
+    });
+}
+
+#[test]
+fn node_is_created_again_when_others_have_deleted_it() {
+    check(async |[a, b]| {
+        let node = PersistentNode::keep(&a, "/hosts/a", "1", CreateMode::Ephemeral).await.unwrap();
+        node.set_data("2").await.unwrap();
+        for _ in 0..5 {
+            delete_and_await_return(&b, node.path()).await;
+        }
+        let (data, stat) = b.get("/hosts/a").await.unwrap();
+        assert_eq!((&data[..], stat.ephemeral_owner), (&b"2"[..], a.session_id()));
+        node.delete().await.unwrap();
+        assert!(a.exists("/hosts/a").await.unwrap().is_none());
+        let modes = [CreateMode::Persistent, CreateMode::EphemeralSequential];
+        let [first, again] = ["3", "4"].map(|data| PersistentNode::keep(&a, "/p", data, modes[0]));
+        let nodes = [first.await.unwrap(), again.await.unwrap()];
+        assert_eq!(a.get("/p").await.unwrap().0, "4");
+        drop(nodes);
+        while let (Some(_), gone) = b.exists_and_watch("/p").await.unwrap() {
+            gone.await.unwrap();
+        }
+        let refused = PersistentNode::keep(&a, "/p", "", modes[1]).await.unwrap_err();
+        assert!(refused.is(ErrorCode::BadArguments), "{refused}");
+    });
+}
+
+#[test]
+fn node_of_an_earlier_session_is_waited_for() {
+    check(async |[a, b]| {
+        let keep = async |client: &Client, data: &'static str| {
+            PersistentNode::keep(client, "/hosts/a", data, CreateMode::Ephemeral).await.unwrap()
+        };
+        let first = keep(&a, "1").await;
+        let mut next = Box::pin(keep(&b, "2"));
+        let early = select(&mut next, Box::pin(a_while(&b))).await;
+        assert!(matches!(early, Either::Right(_)), "the earlier session lives");
+        drop(early);
+        assert_eq!(b.get("/hosts/a").await.unwrap().0, "1");
+        let (next, ()) = join(next, a.close()).await;
+        assert!(first.ended().await.is_fatal());
+        assert!(first.set_data("3").await.unwrap_err().is_fatal());
+        let (data, stat) = b.get(next.path()).await.unwrap();
+        assert_eq!((&data[..], stat.ephemeral_owner), (&b"2"[..], b.session_id()));
     });
 }
