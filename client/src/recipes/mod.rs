@@ -19,6 +19,7 @@
 //! * [`DoubleBarrier`]: Curator's `DistributedDoubleBarrier`; kazoo's `DoubleBarrier`.
 //! * [`Counter`]: Curator's `DistributedAtomicLong`.
 //! * [`Group`]: Curator's `GroupMember`.
+//! * [`Discovery`]: Curator's `ServiceDiscovery` with its `JsonInstanceSerializer`.
 //! * [`PersistentNode`]: Curator's `PersistentNode`, unless that is protected or sequential.
 //! * [`Queue`], [`WorkQueue`]: kazoo's `Queue`, `LockingQueue`.
 
@@ -26,6 +27,7 @@ mod barrier;
 mod configuration;
 mod counter;
 mod delay_queue;
+mod discovery;
 mod double_barrier;
 mod election;
 mod group;
@@ -45,6 +47,9 @@ pub use barrier::Barrier;
 pub use configuration::{Configuration, Versioned};
 pub use counter::Counter;
 pub use delay_queue::DelayQueue;
+pub use discovery::{
+    Discovery, Registration, ServiceInstance, ServiceProvider, ServiceType, UriPart, UriSpec,
+};
 pub use double_barrier::{DoubleBarrier, Inside};
 pub use election::{Election, Leadership};
 pub use group::{Group, Members, Membership};

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::{Either, join, select};
+use serde_json::json;
 use zabkeeper::testing::Ensemble;
-use zabkeeper_client::recipes::{Configuration, DelayQueue, PersistentNode, Versioned};
+use zabkeeper_client::recipes::{
+    Configuration, DelayQueue, Discovery, PersistentNode, ServiceInstance, UriPart, Versioned,
+};
 use zabkeeper_client::{Client, CreateMode, ErrorCode, Failure};
 
 use super::{a_while, check};
@@ -108,8 +111,11 @@ fn recipes_go_on_after_a_lost_connection() {
         assert!(is(&changes.next().await.unwrap().unwrap(), 1, 0));
         let node = PersistentNode::keep(&client, "/kept", "1", CreateMode::Ephemeral).await;
         let node = node.unwrap();
+        let discovery = Discovery::new(&client, "/services");
+        let registered = discovery.register(&ServiceInstance::new("s", "i")).await.unwrap();
+        let provider = discovery.provider("s").await.unwrap();
         ensemble.stop_server(1).unwrap();
-        assert!(is(&configuration.get(), 1, 0), "the copy stays");
+        assert!(is(&configuration.get(), 1, 0) && provider.next().is_some(), "copies stay");
         let changed = async {
             configuration.update(|_| limits(2)).await.unwrap();
             node.set_data("2").await.unwrap();
@@ -124,6 +130,12 @@ fn recipes_go_on_after_a_lost_connection() {
         }
         delete_and_await_return(&client, "/kept").await;
         assert_eq!(client.get("/kept").await.unwrap().0, "2");
+        delete_and_await_return(&client, "/services/s/i").await;
+        let mut changes = provider.changes();
+        registered.unregister().await.unwrap();
+        while provider.next().is_some() {
+            changes.next().await.unwrap();
+        }
     });
 }
 
@@ -169,5 +181,74 @@ fn node_of_an_earlier_session_is_waited_for() {
         assert!(first.set_data("3").await.unwrap_err().is_fatal());
         let (data, stat) = b.get(next.path()).await.unwrap();
         assert_eq!((&data[..], stat.ephemeral_owner), (&b"2"[..], b.session_id()));
+    });
+}
+
+/// An instance as Curator's `JsonInstanceSerializer` writes it.
+const CURATOR: &str = concat!(
+    r#"{"name":"billing","id":"6d4e5121","address":"10.0.0.7","port":8005,"sslPort":null,"#,
+    r#""payload":{"@class":"com.example.Zone","zone":"a"},"registrationTimeUTC":1610116500446,"#,
+    r#""serviceType":"DYNAMIC","uriSpec":{"parts":[{"value":"address","variable":true},"#,
+    r#"{"value":":80","variable":false}]},"enabled":true}"#,
+);
+
+#[test]
+fn instance_has_the_format_of_curator() {
+    let instance: ServiceInstance = serde_json::from_str(CURATOR).unwrap();
+    assert_eq!((instance.port, instance.ssl_port), (Some(8005), None));
+    assert_eq!(instance.payload, json!({"@class": "com.example.Zone", "zone": "a"}));
+    let variable = UriPart { value: "address".to_owned(), variable: true };
+    assert_eq!(instance.uri_spec.as_ref().unwrap().parts[0], variable);
+    assert_eq!(serde_json::to_string(&instance).unwrap(), CURATOR);
+    // Versions of Curator before the property `enabled`, and after it.
+    let old = CURATOR.replace(r#","enabled":true"#, "");
+    let new = CURATOR.replace(r#""enabled""#, r#""more":[1],"enabled""#);
+    for other in [old, new] {
+        assert_eq!(serde_json::from_str::<ServiceInstance>(&other).unwrap(), instance);
+    }
+}
+
+/// RECIPE-01.
+#[test]
+fn instances_of_a_service_are_discovered_while_their_sessions_live() {
+    check(async |[a, b]| {
+        let [ours, theirs] = [&a, &b].map(|client| Discovery::new(client, "/services"));
+        assert!(ours.services().await.unwrap().is_empty());
+        let provider = theirs.provider("billing").await.unwrap();
+        assert_eq!(provider.next(), None);
+        let mut changes = provider.changes();
+        let mut instance = ServiceInstance::new("billing", "a");
+        instance.address = Some("host".to_owned());
+        let registered = ours.register(&instance).await.unwrap();
+        b.create("/services/billing/6d4e5121", CURATOR, CreateMode::Ephemeral).await.unwrap();
+        b.create("/services/billing/bad", "no JSON", CreateMode::Ephemeral).await.unwrap();
+        a_while(&a).await;
+        assert_eq!(ours.services().await.unwrap(), ["billing"]);
+        let listed = ours.instances("billing").await.unwrap();
+        assert_eq!(listed, [serde_json::from_str(CURATOR).unwrap(), instance.clone()]);
+        let bad = theirs.instance("billing", "bad").await.unwrap_err();
+        assert_eq!(bad.failure(), Failure::UnexpectedData);
+        assert!(bad.to_string().starts_with("get /services/billing/bad: "), "{bad}");
+        assert_eq!(theirs.instance("billing", "none").await.unwrap(), None);
+        while provider.instances() != listed {
+            changes.next().await.unwrap();
+        }
+        let turns = [(); 4].map(|()| provider.next().unwrap());
+        assert!(turns[0] == turns[2] && turns[1] == turns[3] && turns[0] != turns[1]);
+        instance.enabled = false;
+        registered.update(&instance).await.unwrap();
+        while provider.instances() != listed[..1] {
+            changes.next().await.unwrap();
+        }
+        registered.unregister().await.unwrap();
+        assert_eq!(ours.instance("billing", "a").await.unwrap(), None);
+        let registered = ours.register(&instance).await.unwrap();
+        a.close().await;
+        assert!(registered.ended().await.is_fatal());
+        b.sync("/").await.unwrap();
+        assert_eq!(theirs.instance("billing", "a").await.unwrap(), None);
+        b.close().await;
+        assert!(provider.ended().unwrap().is_fatal());
+        assert_eq!(provider.instances(), listed[..1], "the copy stays");
     });
 }
