@@ -15,6 +15,7 @@
 //! * [`Semaphore`]: Curator's `InterProcessSemaphoreV2`.
 //! * [`Election`]: Curator's `LeaderLatch`; kazoo's `Election`, if the program has replaced its
 //!   `lock` with one that has `extra_lock_patterns=["-latch-"]`.
+//! * [`LeaderSelector`]: Curator's `LeaderSelector`; kazoo's `Lock`, as with [`Lock`].
 //! * [`Barrier`]: Curator's `DistributedBarrier`; kazoo's `Barrier`.
 //! * [`DoubleBarrier`]: Curator's `DistributedDoubleBarrier`; kazoo's `DoubleBarrier`.
 //! * [`Counter`]: Curator's `DistributedAtomicLong`.
@@ -31,6 +32,7 @@ mod discovery;
 mod double_barrier;
 mod election;
 mod group;
+mod leader_selector;
 mod lock;
 mod multi_lock;
 mod once;
@@ -53,6 +55,7 @@ pub use discovery::{
 pub use double_barrier::{DoubleBarrier, Inside};
 pub use election::{Election, Leadership};
 pub use group::{Group, Members, Membership};
+pub use leader_selector::LeaderSelector;
 pub use lock::{Lock, LockGuard};
 pub use multi_lock::{MultiLock, MultiLockGuard};
 pub use persistent_node::PersistentNode;

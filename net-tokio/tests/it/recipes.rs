@@ -2,14 +2,16 @@
 
 mod kept;
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
+use futures::channel::oneshot;
 use futures::future::{Either, join, join_all, poll_immediate, select, try_join_all};
 use futures::{FutureExt, StreamExt};
 use tempfile::tempdir;
 use zabkeeper_client::recipes::{
-    Barrier, Counter, Decision, DelayQueue, DoubleBarrier, Election, Group, Lock, Members,
-    MultiLock, Queue, RwLock, Semaphore, TreeCache, TwoPhaseCommit, WorkQueue,
+    Barrier, Counter, Decision, DelayQueue, DoubleBarrier, Election, Group, LeaderSelector, Lock,
+    Members, MultiLock, Queue, RwLock, Semaphore, TreeCache, TwoPhaseCommit, WorkQueue,
 };
 use zabkeeper_client::{Client, CreateMode, ErrorCode, Multi};
 
@@ -294,6 +296,60 @@ fn session_leads_only_after_all_candidates_before_it() {
         drop(early);
         b.delete(&kazoo, None).await.unwrap();
         assert!(second.await.unwrap().epoch() > epoch);
+    });
+}
+
+#[test]
+fn work_of_a_leader_runs_while_it_leads() {
+    check(async |[a, b]| {
+        let [ours, theirs] = [&a, &b].map(|client| LeaderSelector::new(client, "/lead", "name"));
+        let other = Lock::new(&b, "/lead");
+        let alone = ours.lead(async |epoch| {
+            let acquired = other.acquire_within(Duration::from_millis(50)).await.unwrap();
+            assert!(acquired.is_none(), "one leads");
+            epoch
+        });
+        let first = alone.await.unwrap();
+        // A leader that takes part again is behind the one that waits.
+        let mut epochs = Vec::new();
+        let twice = ours.lead_until(|epoch| {
+            epochs.push(epoch);
+            let (is_last, client) = (epochs.len() == 2, a.clone());
+            async move {
+                while !is_last && client.children("/lead").await.unwrap().0.len() < 2 {}
+                if is_last { ControlFlow::Break("done") } else { ControlFlow::Continue(()) }
+            }
+        });
+        let once = theirs.lead(async |epoch| epoch);
+        let (done, between) = join(twice, once).await;
+        assert_eq!(done.unwrap(), "done");
+        epochs.insert(1, between.unwrap());
+        assert!(first < epochs[0] && epochs.is_sorted(), "{first} {epochs:?}");
+    });
+}
+
+#[test]
+fn work_of_a_leader_is_dropped_with_the_leadership() {
+    check(async |[a, b]| {
+        let ours = LeaderSelector::new(&a, "/lead", "name");
+        let (started, begins) = oneshot::channel();
+        let forever = ours.lead(async |_| {
+            started.send(()).expect("somebody waits");
+            std::future::pending::<()>().await;
+        });
+        let delete = async {
+            begins.await.unwrap();
+            let (names, _) = b.children("/lead").await.unwrap();
+            b.delete(format!("/lead/{}", names[0]), None).await.unwrap();
+        };
+        let (ended, ()) = join(forever, delete).await;
+        let ended = ended.unwrap_err();
+        assert!(ended.is(ErrorCode::NoNode), "{ended}");
+        let ended = ours.lead_until(async |_| {
+            a.close().await;
+            std::future::pending::<ControlFlow<()>>().await
+        });
+        assert!(ended.await.unwrap_err().is_fatal());
     });
 }
 
