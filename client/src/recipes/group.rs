@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 
-use super::{child, create_parents, delete_detached, delete_if_there, gone, retried};
+use super::{
+    child, create_ephemeral, create_parents, delete_detached, delete_if_there, gone, retried,
+};
 use crate::error::Error;
-use crate::handle::{Client, CreateMode};
+use crate::handle::Client;
 
 /// A group of sessions, each with a name and data of its own, such as an address.
 ///
@@ -54,22 +56,11 @@ impl Group {
     pub async fn join(&self, name: &str, data: impl Into<Bytes>) -> Result<Membership, Error> {
         let (client, path, data) = (&self.client, child(&self.path, name), data.into());
         loop {
-            let create = || client.create(&path, data.clone(), CreateMode::Ephemeral);
-            match retried(client, create).await {
-                Ok(_) => break,
+            match create_ephemeral(client, &path, &data).await {
                 Err(error) if error.is(ErrorCode::NoNode) => {
                     create_parents(client, &self.path).await?;
                 }
-                Err(error) if error.is(ErrorCode::NodeExists) => {
-                    // The answer to an earlier attempt may have been lost.
-                    let stat = retried(client, || client.exists(&path)).await?;
-                    match stat {
-                        Some(stat) if stat.ephemeral_owner == client.session_id() => break,
-                        Some(_) => return Err(error),
-                        None => {}
-                    }
-                }
-                Err(error) => return Err(error),
+                result => break result?,
             }
         }
         Ok(Membership { client: client.clone(), path })

@@ -41,6 +41,7 @@ mod protected;
 mod queue;
 mod rw_lock;
 mod semaphore;
+mod site;
 mod tree_cache;
 mod two_phase_commit;
 mod work_queue;
@@ -62,12 +63,14 @@ pub use persistent_node::PersistentNode;
 pub use queue::Queue;
 pub use rw_lock::RwLock;
 pub use semaphore::{Lease, Semaphore};
+pub use site::Site;
 pub use tree_cache::{CachedNode, TreeCache};
 pub use two_phase_commit::{Decision, TwoPhaseCommit};
 pub use work_queue::{Job, WorkQueue};
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 
 use crate::error::Error;
@@ -99,6 +102,23 @@ async fn create_if_absent(client: &Client, path: &str, mode: CreateMode) -> Resu
             Err(error) if error.is(ErrorCode::NoNode) => create_above(client, path).await?,
             Err(error) if !error.is(ErrorCode::NodeExists) => return Err(error),
             Ok(_) | Err(_) => return Ok(()),
+        }
+    }
+}
+
+/// Creates an ephemeral node, unless this session has it already: the answer to an earlier attempt
+/// may have been lost.
+async fn create_ephemeral(client: &Client, path: &str, data: &Bytes) -> Result<(), Error> {
+    loop {
+        match retried(client, || client.create(path, data.clone(), CreateMode::Ephemeral)).await {
+            Err(error) if error.is(ErrorCode::NodeExists) => {
+                match retried(client, || client.exists(path)).await? {
+                    Some(stat) if stat.ephemeral_owner == client.session_id() => return Ok(()),
+                    Some(_) => return Err(error),
+                    None => {}
+                }
+            }
+            result => return result.map(|_| ()),
         }
     }
 }

@@ -30,7 +30,7 @@ impl Decision {
         }
     }
 
-    fn of(data: &[u8]) -> Option<Decision> {
+    pub(super) fn of(data: &[u8]) -> Option<Decision> {
         match data {
             _ if data == COMMIT.as_bytes() => Some(Decision::Commit),
             _ if data == ABORT.as_bytes() => Some(Decision::Abort),
@@ -49,7 +49,8 @@ impl Decision {
 /// # What it does not promise
 /// A decision, while nobody decides: a coordinator that fails before leaves the sites waiting until
 /// anybody calls [`TwoPhaseCommit::decide`], a site for instance, or [`TwoPhaseCommit::abort`]. A
-/// site that has voted for commit must not undo its changes on its own.
+/// site that has voted for commit must not undo its changes on its own. Sites that
+/// [take part](TwoPhaseCommit::join) need no coordinator, and notice when one of them fails.
 ///
 /// The nodes stay until somebody calls [`TwoPhaseCommit::forget`]. Lost connections are waited
 /// out; an expired session is a fatal error: votes outlive it.
@@ -91,7 +92,7 @@ impl TwoPhaseCommit {
     /// # Errors
     /// `NoNode` if the transaction has no such site; fatal ones; `NoAuth`.
     pub async fn vote(&self, site: &str, vote: Decision) -> Result<Decision, Error> {
-        self.write_once(&child(&self.path, site), vote).await
+        self.write_once(&self.vote_node(site), vote).await
     }
 
     /// Waits until all sites have voted or one is against, decides accordingly, and returns what is
@@ -111,7 +112,7 @@ impl TwoPhaseCommit {
         }
         let all = votes.values().all(|vote| *vote == Decision::Commit);
         let decision = if all { Decision::Commit } else { Decision::Abort };
-        self.write_once(&self.path, decision).await
+        self.record(decision).await
     }
 
     /// Decides to abort unless something else is decided already; returns what is decided.
@@ -119,7 +120,7 @@ impl TwoPhaseCommit {
     /// # Errors
     /// Those of [`TwoPhaseCommit::decide`].
     pub async fn abort(&self) -> Result<Decision, Error> {
-        self.write_once(&self.path, Decision::Abort).await
+        self.record(Decision::Abort).await
     }
 
     /// Waits until the transaction is decided.
@@ -140,6 +141,24 @@ impl TwoPhaseCommit {
             Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
             Ok(_) | Err(_) => Ok(()),
         }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The node of a site's vote.
+    pub(super) fn vote_node(&self, site: &str) -> String {
+        child(&self.path, site)
+    }
+
+    /// Records a decision unless there is one, and returns what is decided.
+    pub(super) async fn record(&self, decision: Decision) -> Result<Decision, Error> {
+        self.write_once(&self.path, decision).await
     }
 
     /// Writes into a node that nobody has written into yet, and returns what it has then.

@@ -393,6 +393,68 @@ fn transaction_of_several_sites_is_committed_only_by_all() {
     });
 }
 
+/// RECIPE-11.
+#[test]
+fn sites_decide_without_a_coordinator() {
+    check(async |[a, b]| {
+        for vote in [Decision::Commit, Decision::Abort] {
+            let [ours, theirs] = [&a, &b].map(|client| TwoPhaseCommit::new(client, "/tx"));
+            ours.begin(&["x", "y"]).await.unwrap();
+            let [x, y] = [ours.join("x").await.unwrap(), theirs.join("y").await.unwrap()];
+            let taken = theirs.join("x").await.unwrap_err();
+            assert!(taken.is(ErrorCode::NodeExists), "{taken}");
+            let unknown = theirs.join("z").await.unwrap_err();
+            assert!(unknown.is(ErrorCode::NoNode), "{unknown}");
+            let mut deciding = Box::pin(y.decide());
+            let early = select(&mut deciding, Box::pin(a_while(&b))).await;
+            assert!(matches!(early, Either::Right(_)), "nobody has voted");
+            drop(early);
+            x.vote(vote).await.unwrap();
+            if vote == Decision::Commit {
+                y.vote(vote).await.unwrap();
+            }
+            assert_eq!((deciding.await.unwrap(), x.decide().await.unwrap()), (vote, vote));
+            assert_eq!(ours.decided().await.unwrap(), vote);
+            drop((x, y));
+            a_while(&a).await;
+            a_while(&b).await;
+            ours.forget().await.unwrap();
+        }
+    });
+}
+
+/// RECIPE-11.
+#[test]
+fn site_that_fails_before_its_vote_aborts_the_transaction() {
+    check(async |[a, b]| {
+        let [ours, theirs] = [&a, &b].map(|client| TwoPhaseCommit::new(client, "/tx"));
+        ours.begin(&["x", "y"]).await.unwrap();
+        let [x, y] = [ours.join("x").await.unwrap(), theirs.join("y").await.unwrap()];
+        x.vote(Decision::Commit).await.unwrap();
+        let mut deciding = Box::pin(x.decide());
+        let early = select(&mut deciding, Box::pin(a_while(&a))).await;
+        assert!(matches!(early, Either::Right(_)), "a site has not voted");
+        drop(early);
+        b.close().await;
+        assert_eq!(deciding.await.unwrap(), Decision::Abort);
+        assert!(y.vote(Decision::Commit).await.unwrap_err().is_fatal());
+    });
+}
+
+/// RECIPE-11.
+#[test]
+fn vote_outlives_its_session() {
+    check(async |[a, b]| {
+        let [ours, theirs] = [&a, &b].map(|client| TwoPhaseCommit::new(client, "/tx"));
+        ours.begin(&["x", "y"]).await.unwrap();
+        theirs.join("y").await.unwrap().vote(Decision::Commit).await.unwrap();
+        b.close().await;
+        let x = ours.join("x").await.unwrap();
+        x.vote(Decision::Commit).await.unwrap();
+        assert_eq!(x.decide().await.unwrap(), Decision::Commit);
+    });
+}
+
 #[test]
 fn copy_of_a_subtree_follows_its_changes() {
     check(async |[a, b]| {
