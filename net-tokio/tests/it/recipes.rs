@@ -311,16 +311,22 @@ fn work_of_a_leader_runs_while_it_leads() {
         });
         let first = alone.await.unwrap();
         // A leader that takes part again is behind the one that waits.
-        let mut epochs = Vec::new();
+        let (mut epochs, (leads, begun)) = (Vec::new(), oneshot::channel());
+        let mut leads = Some(leads);
         let twice = ours.lead_until(|epoch| {
             epochs.push(epoch);
-            let (is_last, client) = (epochs.len() == 2, a.clone());
+            let (first, client) = (leads.take(), a.clone());
             async move {
-                while !is_last && client.children("/lead").await.unwrap().0.len() < 2 {}
-                if is_last { ControlFlow::Break("done") } else { ControlFlow::Continue(()) }
+                let Some(leads) = first else { return ControlFlow::Break("done") };
+                leads.send(()).expect("somebody waits");
+                while client.children("/lead").await.unwrap().0.len() < 2 {}
+                ControlFlow::Continue(())
             }
         });
-        let once = theirs.lead(async |epoch| epoch);
+        let once = async {
+            begun.await.unwrap();
+            theirs.lead(async |epoch| epoch).await
+        };
         let (done, between) = join(twice, once).await;
         assert_eq!(done.unwrap(), "done");
         epochs.insert(1, between.unwrap());

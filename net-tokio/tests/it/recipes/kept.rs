@@ -10,7 +10,7 @@ use zabkeeper::testing::Ensemble;
 use zabkeeper_client::recipes::{
     Configuration, DelayQueue, Discovery, PersistentNode, ServiceInstance, UriPart, Versioned,
 };
-use zabkeeper_client::{Client, CreateMode, ErrorCode, Failure};
+use zabkeeper_client::{Client, CreateMode, Error, ErrorCode, Failure};
 
 use super::{a_while, check};
 use crate::harness::block_on;
@@ -28,11 +28,12 @@ fn is(found: &Option<Versioned<Limits>>, requests: u32, version: i32) -> bool {
 }
 
 /// Deletes a node that a program keeps, and waits until it is there again.
-async fn delete_and_await_return(client: &Client, path: &str) {
-    client.delete(path, None).await.unwrap();
-    while let (None, changed) = client.exists_and_watch(path).await.unwrap() {
-        changed.await.unwrap();
+async fn delete_and_await_return(client: &Client, path: &str) -> Result<(), Error> {
+    client.delete(path, None).await?;
+    while let (None, changed) = client.exists_and_watch(path).await? {
+        changed.await?;
     }
+    Ok(())
 }
 
 /// RECIPE-01.
@@ -128,9 +129,9 @@ fn recipes_go_on_after_a_lost_connection() {
         while !is(&configuration.get(), 2, 1) {
             changes.next().await.unwrap().unwrap();
         }
-        delete_and_await_return(&client, "/kept").await;
+        delete_and_await_return(&client, "/kept").await.unwrap();
         assert_eq!(client.get("/kept").await.unwrap().0, "2");
-        delete_and_await_return(&client, "/services/s/i").await;
+        delete_and_await_return(&client, "/services/s/i").await.unwrap();
         let mut changes = provider.changes();
         registered.unregister().await.unwrap();
         while provider.next().is_some() {
@@ -145,7 +146,7 @@ fn node_is_created_again_when_others_have_deleted_it() {
         let node = PersistentNode::keep(&a, "/hosts/a", "1", CreateMode::Ephemeral).await.unwrap();
         node.set_data("2").await.unwrap();
         for _ in 0..5 {
-            delete_and_await_return(&b, node.path()).await;
+            delete_and_await_return(&b, node.path()).await.unwrap();
         }
         let (data, stat) = b.get("/hosts/a").await.unwrap();
         assert_eq!((&data[..], stat.ephemeral_owner), (&b"2"[..], a.session_id()));
