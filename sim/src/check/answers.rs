@@ -41,6 +41,8 @@ pub struct Moment {
     pub now: Now,
     /// What the server reports of itself; `None` if it does not serve.
     pub report: Option<SelfReport>,
+    /// Ephemeral nodes in the server's tree, also while it does not serve.
+    pub ephemerals: Vec<(SessionId, String)>,
     /// Watches of both tables, counted one by one.
     pub watches: usize,
     /// Open connections, in the order in which they were accepted.

@@ -191,21 +191,21 @@ fn short(answer: &Answer, now: &Moment, text: &str) -> Found {
     }
 }
 
-/// A server that stops serving answers to the end what it has begun.
+/// A server that stops serving answers to the end what it has begun, from the tree that it has: it
+/// may load another one from a leader meanwhile.
 fn long(answer: &Answer, text: &str) -> Found {
     if text == NOT_SERVING {
         let served = answer.moments.iter().all(|at| at.report.is_some());
         return if served { Err("the server serves".to_owned()) } else { Ok(()) };
     }
-    let serving: Vec<&Moment> =
-        answer.moments.iter().map(|at| &**at).filter(|at| at.report.is_some()).collect();
-    if serving.is_empty() {
+    let moments: Vec<&Moment> = answer.moments.iter().map(|at| &**at).collect();
+    if moments.iter().all(|at| at.report.is_none()) {
         return is(text, NOT_SERVING);
     }
     if answer.command == FourLetterCommand::Dump {
-        return lists::dump(&serving, text);
+        return lists::dump(&moments, text);
     }
-    lists::watches(&serving, text, answer.command == FourLetterCommand::Wchc)
+    lists::watches(&moments, text, answer.command == FourLetterCommand::Wchc)
 }
 
 fn is(text: &str, right: &str) -> Found {

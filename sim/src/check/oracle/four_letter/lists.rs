@@ -134,11 +134,8 @@ pub(super) fn dump(moments: &[&Moment], text: &str) -> Found {
     for (head, path) in pairs(ephemerals)? {
         listed.push((session(before(head, ":")?)?, path.to_owned()));
     }
-    let owned = |at: &&Moment| -> BTreeSet<(SessionId, String)> {
-        let owners = at.report.iter().flat_map(|report| &report.ephemerals);
-        owners.flat_map(|(id, paths)| paths.iter().map(|path| (*id, path.clone()))).collect()
-    };
-    let all: Vec<_> = moments.iter().map(owned).collect();
+    let owned = |at: &&Moment| at.ephemerals.iter().cloned().collect();
+    let all: Vec<BTreeSet<_>> = moments.iter().map(owned).collect();
     let any = all.iter().flatten().cloned().collect();
     let unique: BTreeSet<_> = listed.iter().collect();
     if unique.len() != listed.len() {

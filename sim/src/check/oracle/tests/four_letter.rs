@@ -36,6 +36,7 @@ fn moment(h: &mut History) -> Moment {
         turn: 5,
         now: Now { mono: Instant(0), wall: WallMs(1_795_274_519_700) },
         report: Some(report(h)),
+        ephemerals: vec![(session, "/e".to_owned())],
         watches: 5,
         conns: vec![
             conn(ConnId(1), 4_000, Some((session, 9_000)), 4),
@@ -253,5 +254,21 @@ fn o2_watch_is_listed_that_never_was() {
         let path = if violating { "/x" } else { "/c" };
         let text = format!("/a\n\t{session}\n/b\n\t{session}\n{path}\n\t{}\n\n", SessionId(0));
         reads(h, ConnId(900), answer(FourLetterCommand::Wchp, Vec::from(moments)), &text);
+    });
+}
+
+/// Seed 0x1129020010bc of the swarm at 1dddf9d: the server loaded a leader's snapshot between two
+/// parts of the answer, and served only before.
+#[test]
+fn o2_ephemeral_node_is_listed_that_no_tree_of_the_server_had() {
+    check_pair("O2", |h, violating| {
+        let first = moment(h);
+        let (session, _) = first.conns[0].served.expect("has a session");
+        let mut second = Moment { report: None, ..first.clone() };
+        if !violating {
+            second.ephemerals.push((session, "/f".to_owned()));
+        }
+        let text = dump(&first).replace("\t/e\n", "\t/e\n\t/f\n");
+        reads(h, ConnId(900), answer(FourLetterCommand::Dump, vec![first, second]), &text);
     });
 }

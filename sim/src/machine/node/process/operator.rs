@@ -263,6 +263,11 @@ impl Process {
             turn: self.operators.turn,
             now,
             report,
+            ephemerals: self
+                .server
+                .ephemerals()
+                .flat_map(|(id, paths)| paths.map(move |path| (id, path.to_owned())))
+                .collect(),
             watches: watches(&self.server),
             conns: self.operators.traffic.conns(is_open),
             counters: self.operators.traffic.counters(answers, mixed, is_open),
