@@ -81,14 +81,14 @@ impl Leader {
         replica: &Replica,
         cx: &Cx<'_>,
     ) -> bool {
-        let known = self.known_epoch(replica);
-        if accepted.is_credible(known) {
+        let is_credible = accepted.is_credible(self.known_epoch(replica));
+        // Nobody can have promised `Epoch::END`: who names it supports no other claim either.
+        if is_credible || accepted >= Epoch::END {
             self.far_ahead.remove(&server);
-            return true;
+            return is_credible;
         }
         self.far_ahead.insert(server);
-        let far_ahead = |id| self.far_ahead.contains(&id);
-        accepted < Epoch::END && cx.voters.is_quorum(far_ahead)
+        cx.voters.is_quorum(|id| self.far_ahead.contains(&id))
     }
 
     fn known_epoch(&self, replica: &Replica) -> Epoch {

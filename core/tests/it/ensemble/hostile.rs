@@ -196,6 +196,26 @@ fn single_promise_near_the_last_epoch_is_ignored() {
     }
 }
 
+/// Seed 0x112902001d8d of the swarm at 1dddf9d: an epoch that no server can have made a quorum with
+/// one far ahead, and the leader promised that one.
+#[test]
+fn promises_beyond_the_last_epoch_support_no_other_one() {
+    let far = 2 * Epoch::LEAD_MAX;
+    for (first, last) in [(Epoch::END.0, far), (far, u32::MAX)] {
+        let mut play = ensemble();
+        for (peer, accepted) in [(ServerId(1), first), (ServerId(2), last)] {
+            let lost = HistoryInfo::new(HistoryStatus::Lost, Epoch(0));
+            play.visits(peer, Epoch(accepted), lost);
+        }
+        play.run_line("wait 20000");
+        for n in 1..=3 {
+            let status = play.server(ServerId(n)).unwrap().status();
+            let stays = status.serving && status.accepted_epoch < Epoch(9);
+            assert!(stays, "{first} {last} s{n} {status:?}");
+        }
+    }
+}
+
 /// ZAB-23: an observer whose master is no longer heard loses its link, so that it finds another
 /// one. Otherwise its clients would wait for answers for ever.
 #[test]
