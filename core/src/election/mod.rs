@@ -472,12 +472,11 @@ impl Election {
         now: Instant,
     ) -> Recipients {
         self.recvset.remove(&from);
+        self.out_of_election.insert(from, *notification);
         let leader = notification.vote.candidate;
         if !self.may_stand(notification.vote, voters) {
-            self.out_of_election.remove(&from);
             return Recipients::None;
         }
-        self.out_of_election.insert(from, *notification);
         let leads = notification.server_state == ServerState::Leading
             && leader == from
             && notification.round >= self.round;

@@ -100,7 +100,8 @@ impl Election {
     /// own notification, which states that it leads (FLE-07). These notifications need agree on
     /// nothing else: a leader that was restarted, and elected by the links of its followers, has
     /// another round and epoch than they have. The leader found is never this server: servers that
-    /// still follow its earlier epoch will notice that it looks.
+    /// still follow its earlier epoch will notice that it looks. Its followers may be heard before
+    /// a configuration that makes it a candidate is (seed 0x112902001a8c of the swarm at 1dddf9d).
     ///
     /// While a reconfiguration is logged here, a quorum of the voters before it or after it
     /// suffices: the leader may not know it, and go on without this server (seed 0xf583b79745c9 of
@@ -115,6 +116,7 @@ impl Election {
                 };
                 notification.server_state == ServerState::Leading
                     && notification.vote.candidate == *leader
+                    && self.may_stand(notification.vote, voters)
                     && (trusts || voters.is_quorum_of_either(names))
             },
         )

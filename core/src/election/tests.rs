@@ -533,6 +533,21 @@ fn highest_round_does_not_panic() {
 
 /// FLE-07, RECONF-10.
 #[test]
+fn follower_counts_that_was_heard_before_its_leader_was_a_candidate() {
+    let mut looking = Election::new(id(5), 4, None).among(&voters(2));
+    looking.vote(vote(2, 9, 5), history(HistoryStatus::Complete), ms(0));
+    let led = vote(2, 9, 3);
+    looking.receive(id(1), &follows(5, led), &voters(2), ms(0));
+    looking.receive(id(2), &follows(5, led), &voters(2), ms(0));
+    looking.receive(id(3), &leads(5, led), &voters(2), ms(0));
+    assert_eq!(looking.outcome(&voters(2), &limits(), ms(0)), None, "no candidate");
+    looking.set_foreign((BTreeSet::from([id(3)]), Zxid(9)));
+    looking.receive(id(3), &leads(5, led), &voters(2), ms(0));
+    assert_eq!(looking.outcome(&voters(2), &limits(), ms(0)), Some(Outcome::Follow(id(3))));
+}
+
+/// FLE-07, RECONF-10.
+#[test]
 fn leader_of_the_old_voters_is_joined_although_new_voters_are_logged() {
     let of = |ids: &[u64]| Voters::new(ids.iter().copied().map(id));
     let voters = of(&[1, 3, 5]).with_next(&of(&[2, 4]));
