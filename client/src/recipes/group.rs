@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 
-use super::{
-    child, create_ephemeral, create_parents, delete_detached, delete_if_there, gone, retried,
-};
+use super::own_node::OwnNode;
+use super::{child, create_parents, gone, retried};
 use crate::error::Error;
 use crate::handle::Client;
 
@@ -34,8 +33,7 @@ pub struct Group {
 #[derive(Debug)]
 pub struct Membership {
     client: Client,
-    /// Empty once the member has left.
-    path: String,
+    node: OwnNode,
 }
 
 /// The members of a group at some time, for [`Group::changed`].
@@ -48,22 +46,22 @@ impl Group {
         Group { client: client.clone(), path: path.into() }
     }
 
-    /// Joins the group under this name. A session that joins twice under one name is one member.
+    /// Joins the group under this name, once an earlier membership of this session with that name
+    /// has ended.
     ///
     /// # Errors
     /// `NodeExists` if another session has the name, also an earlier one of the same program whose
     /// timeout has not passed; fatal ones; `NoAuth`.
     pub async fn join(&self, name: &str, data: impl Into<Bytes>) -> Result<Membership, Error> {
-        let (client, path, data) = (&self.client, child(&self.path, name), data.into());
+        let (client, data) = (&self.client, data.into());
         loop {
-            match create_ephemeral(client, &path, &data).await {
+            match OwnNode::create(client, child(&self.path, name), &data).await {
                 Err(error) if error.is(ErrorCode::NoNode) => {
                     create_parents(client, &self.path).await?;
                 }
-                result => break result?,
+                node => return Ok(Membership { client: client.clone(), node: node? }),
             }
         }
-        Ok(Membership { client: client.clone(), path })
     }
 
     /// The members and their data.
@@ -122,10 +120,9 @@ impl Membership {
     /// # Errors
     /// `NoNode` if somebody else has deleted the member's node; fatal ones.
     pub async fn set_data(&self, data: impl Into<Bytes>) -> Result<(), Error> {
-        let data = data.into();
-        let set = || self.client.set(&self.path, data.clone(), None);
-        match retried(&self.client, set).await {
-            Err(error) if error.is(ErrorCode::NoNode) => Err(gone("set", &self.path)),
+        let (data, path) = (data.into(), self.node.path());
+        match retried(&self.client, || self.client.set(path, data.clone(), None)).await {
+            Err(error) if error.is(ErrorCode::NoNode) => Err(gone("set", path)),
             result => result.map(|_| ()),
         }
     }
@@ -134,18 +131,7 @@ impl Membership {
     ///
     /// # Errors
     /// Fatal ones: the session has ended, and the membership with it.
-    pub async fn leave(mut self) -> Result<(), Error> {
-        let path = self.path.clone();
-        let result = delete_if_there(&self.client, &path).await;
-        self.path.clear();
-        result
-    }
-}
-
-impl Drop for Membership {
-    fn drop(&mut self) {
-        if !self.path.is_empty() {
-            delete_detached(&self.client, std::mem::take(&mut self.path));
-        }
+    pub async fn leave(self) -> Result<(), Error> {
+        self.node.delete().await
     }
 }

@@ -36,6 +36,7 @@ mod leader_selector;
 mod lock;
 mod multi_lock;
 mod once;
+mod own_node;
 mod persistent_node;
 mod protected;
 mod queue;
@@ -70,7 +71,6 @@ pub use work_queue::{Job, WorkQueue};
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 
 use crate::error::Error;
@@ -106,23 +106,6 @@ async fn create_if_absent(client: &Client, path: &str, mode: CreateMode) -> Resu
     }
 }
 
-/// Creates an ephemeral node, unless this session has it already: the answer to an earlier attempt
-/// may have been lost.
-async fn create_ephemeral(client: &Client, path: &str, data: &Bytes) -> Result<(), Error> {
-    loop {
-        match retried(client, || client.create(path, data.clone(), CreateMode::Ephemeral)).await {
-            Err(error) if error.is(ErrorCode::NodeExists) => {
-                match retried(client, || client.exists(path)).await? {
-                    Some(stat) if stat.ephemeral_owner == client.session_id() => return Ok(()),
-                    Some(_) => return Err(error),
-                    None => {}
-                }
-            }
-            result => return result.map(|_| ()),
-        }
-    }
-}
-
 /// The names of a node's children, and a watch for changes. The node is persistent: the numbers of
 /// its children must not begin anew, and kazoo creates it once.
 async fn children_of_persistent(
@@ -140,7 +123,8 @@ async fn children_of_persistent(
     }
 }
 
-/// Deletes a node, which may be gone.
+/// Deletes a node, which may be gone, and which nobody else creates anew with this name, or anybody
+/// may delete.
 async fn delete_if_there(client: &Client, path: &str) -> Result<(), Error> {
     match retried(client, || client.delete(path, None)).await {
         Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
@@ -148,7 +132,7 @@ async fn delete_if_there(client: &Client, path: &str) -> Result<(), Error> {
     }
 }
 
-/// Lets the driver delete a node whose owner is dropped.
+/// Lets the driver delete a node whose owner is dropped, and whose name is its own.
 fn delete_detached(client: &Client, path: String) {
     let own = client.clone();
     client.detach(async move {

@@ -13,7 +13,8 @@ use futures::future::{Shared, select};
 use zabkeeper_core::ErrorCode;
 use zabkeeper_core::wire::Stat;
 
-use super::{create_above, delete_if_there, retried};
+use super::own_node::delete_own;
+use super::{create_above, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, CreateOptions};
 use crate::session::Failure;
@@ -194,10 +195,8 @@ impl Kept {
     }
 
     async fn delete(&self) -> Result<(), Error> {
-        let Kept { client, path, .. } = self;
-        // A creation whose answer was lost is made before this is answered, or never.
-        retried(client, || client.sync(path)).await?;
-        if self.is_there().await? { delete_if_there(client, path).await } else { Ok(()) }
+        // A creation may be under way, and the node another session's.
+        delete_own(&self.client, &self.path, |stat| self.is_own(stat), true).await
     }
 
     async fn is_there(&self) -> Result<bool, Error> {

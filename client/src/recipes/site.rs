@@ -10,8 +10,9 @@ use bytes::Bytes;
 use futures::future::select;
 use futures::stream::{FuturesUnordered, StreamExt};
 
+use super::own_node::OwnNode;
 use super::two_phase_commit::{Decision, TwoPhaseCommit};
-use super::{child, create_ephemeral, delete_detached, retried};
+use super::{child, retried};
 use crate::error::Error;
 use crate::handle::Client;
 
@@ -54,12 +55,12 @@ pub struct Site {
     client: Client,
     transaction: TwoPhaseCommit,
     name: String,
-    /// The ephemeral node.
-    alive: String,
+    /// The ephemeral node, which ends with this value.
+    _alive: OwnNode,
 }
 
 impl TwoPhaseCommit {
-    /// Takes part as this site. A session that does so twice is one participant.
+    /// Takes part as this site, once an earlier [`Site`] of this session for it has ended.
     ///
     /// # Errors
     /// `NoNode` if the transaction has no such site; `NodeExists` if another session takes part as
@@ -67,8 +68,8 @@ impl TwoPhaseCommit {
     /// `NoAuth`.
     pub async fn join(&self, site: &str) -> Result<Site, Error> {
         let (client, alive) = (self.client().clone(), child(&self.vote_node(site), ALIVE));
-        create_ephemeral(&client, &alive, &Bytes::new()).await?;
-        Ok(Site { client, transaction: self.clone(), name: site.to_owned(), alive })
+        let alive = OwnNode::create(&client, alive, &Bytes::new()).await?;
+        Ok(Site { client, transaction: self.clone(), name: site.to_owned(), _alive: alive })
     }
 }
 
@@ -114,11 +115,5 @@ impl Site {
             }
             select(joined, voted).await.factor_first().0?;
         }
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        delete_detached(&self.client, std::mem::take(&mut self.alive));
     }
 }

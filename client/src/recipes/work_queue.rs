@@ -7,10 +7,11 @@ use futures::future::select;
 use zabkeeper_core::ErrorCode;
 
 use super::once::Once;
+use super::own_node::OwnNode;
 use super::queue::Queue;
-use super::{child, children_of_persistent, delete_detached, failed, retried};
+use super::{child, children_of_persistent, failed, retried};
 use crate::error::Error;
-use crate::handle::{Client, CreateMode, Multi};
+use crate::handle::{Client, Multi};
 
 /// Names of the nodes, as in kazoo's `LockingQueue`.
 const ENTRIES: &str = "entries";
@@ -42,10 +43,9 @@ pub struct WorkQueue {
 /// An item that this session works at. Dropping it offers the item again.
 #[derive(Debug)]
 pub struct Job {
-    client: Client,
     entry: String,
-    /// The node that keeps others away; empty once the item is gone.
-    taken: String,
+    /// The node that keeps others away.
+    taken: OwnNode,
     item: Bytes,
     once: Once,
 }
@@ -99,23 +99,16 @@ impl WorkQueue {
 
     async fn claim_one(&self, name: &str) -> Result<Option<Job>, Error> {
         let (client, taken) = (&self.client, child(&self.taken, name));
-        let id = client.unique_id();
-        match retried(client, || client.create(&taken, id.clone(), CreateMode::Ephemeral)).await {
-            Ok(_) => {}
-            Err(error) if error.is(ErrorCode::NodeExists) => {
-                // The answer to an earlier attempt may have been lost.
-                match retried(client, || client.get(&taken)).await {
-                    Ok((data, _)) if data == id => {}
-                    Ok(_) => return Ok(None),
-                    Err(error) if error.is(ErrorCode::NoNode) => return Ok(None),
-                    Err(error) => return Err(error),
-                }
+        let id = Bytes::from(client.unique_id());
+        let taken = match OwnNode::claim(client, taken, &id, |data, _| data == id).await {
+            Ok(taken) => taken,
+            Err(error) if error.is(ErrorCode::NodeExists) || error.is(ErrorCode::NoNode) => {
+                return Ok(None);
             }
-            Err(error) if error.is(ErrorCode::NoNode) => return Ok(None),
             Err(error) => return Err(error),
-        }
+        };
         let (entry, once) = (self.items.entry(name), Once::new(client, &self.path));
-        let mut job = Job { client: client.clone(), entry, taken, item: Bytes::new(), once };
+        let mut job = Job { entry, taken, item: Bytes::new(), once };
         match retried(client, || client.get(&job.entry)).await {
             Ok((item, _)) => {
                 job.item = item;
@@ -148,21 +141,13 @@ impl Job {
     /// Fatal ones; `NoNode` if the item is not this session's any more, or that of the operation
     /// which has failed. Then nothing is changed, and the item is offered again.
     pub async fn complete_with(mut self, changes: Multi) -> Result<(), Error> {
-        let all = changes.delete(&self.taken, None).delete(&self.entry, None);
+        let all = changes.delete(self.taken.path(), None).delete(&self.entry, None);
         match self.once.make(&all).await? {
             Ok(_) => {
-                self.taken.clear();
+                self.taken.is_gone();
                 Ok(())
             }
             Err(error) => Err(failed("complete", &self.entry, error)),
-        }
-    }
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        if !self.taken.is_empty() {
-            delete_detached(&self.client, std::mem::take(&mut self.taken));
         }
     }
 }
