@@ -26,6 +26,8 @@ pub(super) struct Search<'a> {
     pub(super) profile: Profile,
     pub(super) budget: Duration,
     pub(super) without: &'a [String],
+    /// The recipe of programs.
+    pub(super) recipe: Option<&'a str>,
     /// The file for its results.
     pub(super) results: &'a Path,
 }
@@ -68,9 +70,7 @@ impl Search<'_> {
         command.args(["-c", &limits]).arg(self.program);
         command.args(["--base-seed", &self.base.to_string(), "--fail-fast", "--profile"]);
         command.args([self.profile.name(), "--cpu", &format!("{}ms", self.budget.as_millis())]);
-        if !self.without.is_empty() {
-            command.args(["--without", &self.without.join(",")]);
-        }
+        self.narrow(&mut command);
         command.arg("--json").arg(self.results).stdout(Stdio::null());
         let output = command.output().map_err(|error| format!("sh: {error}"))?;
         if output.status.code() == Some(2) {
@@ -89,6 +89,16 @@ impl Search<'_> {
         }
     }
 
+    /// Adds the flags that make runs differ from those of their seeds and profile.
+    fn narrow(&self, command: &mut Command) {
+        if !self.without.is_empty() {
+            command.args(["--without", &self.without.join(",")]);
+        }
+        if let Some(recipe) = self.recipe {
+            command.args(["--recipe", recipe]);
+        }
+    }
+
     /// Shrinks a run. Returns faults and calls, before and after.
     pub(super) fn shrink(self, run: &Found, budget: &str, schedule: &Path) -> Option<[String; 4]> {
         let mut command = Command::new(self.program);
@@ -97,9 +107,7 @@ impl Search<'_> {
             command.args(["--fork", &run.forks]);
         }
         command.args(["--shrink", "--shrink-budget", budget]).arg("--save-schedule").arg(schedule);
-        if !self.without.is_empty() {
-            command.args(["--without", &self.without.join(",")]);
-        }
+        self.narrow(&mut command);
         let output = command.stderr(Stdio::null()).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let line = text.lines().find(|line| line.starts_with("shrunk "))?;
@@ -160,6 +168,7 @@ mod tests {
             profile: Profile::Swarm,
             budget: Duration::from_secs(1),
             without: &[],
+            recipe: None,
             results: &results,
         };
         let died = Found { id: "died".to_owned(), seed: 7, forks: String::new() };

@@ -114,10 +114,11 @@ fn head(path: &Path) -> Patch {
     // An unreadable patch fails later, when it is applied.
     let text = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let seen_by = text.lines().take(4).find_map(|line| line.strip_prefix("# Seen by: "));
+    let entry = |prefix| text.lines().take(4).find_map(|line| line.strip_prefix(prefix));
+    let (seen_by, recipe) = (entry("# Seen by: "), entry("# Recipe: ").map(str::to_owned));
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let harmless = path.parent().and_then(Path::file_name).is_some_and(|name| name == "harmless");
-    Patch { name, seen_by: seen_by.unwrap_or("?").to_owned(), harmless }
+    Patch { name, seen_by: seen_by.unwrap_or("?").to_owned(), harmless, recipe }
 }
 
 fn measure(path: &Path, scratch: &Scratch, flags: &MutateFlags) -> Result<Row, String> {
@@ -136,12 +137,13 @@ fn measure(path: &Path, scratch: &Scratch, flags: &MutateFlags) -> Result<Row, S
             return Ok(row);
         }
     };
-    let ranges = look(&program, scratch, flags)?;
+    let recipe = row.patch.recipe.as_deref();
+    let ranges = look(&program, scratch, recipe, flags)?;
     let first = ranges.iter().find_map(|range| range.found.clone());
     if let (Some(run), Some(budget)) = (&first, flags.shrink) {
         let results = scratch.file("shrink.json");
         let schedule = scratch.file(&format!("{}.schedule", row.patch.name));
-        let search = search(&program, flags, &results);
+        let search = search(&program, flags, recipe, &results);
         row.shrunk = search.shrink(run, &text_of(budget), &schedule);
     }
     if let Some(budget) = flags.ablate.filter(|_| !row.patch.harmless) {
@@ -152,7 +154,7 @@ fn measure(path: &Path, scratch: &Scratch, flags: &MutateFlags) -> Result<Row, S
         for id in ids.into_iter().filter(|id| Checker::may_go_without(id)) {
             let mut flags = MutateFlags { budget, ..flags.clone() };
             flags.without.push(id.clone());
-            row.ablated.push((id.clone(), look(&program, scratch, &flags)?));
+            row.ablated.push((id.clone(), look(&program, scratch, recipe, &flags)?));
         }
     }
     row.measured = Measured::Ranges(ranges);
@@ -160,7 +162,12 @@ fn measure(path: &Path, scratch: &Scratch, flags: &MutateFlags) -> Result<Row, S
 }
 
 /// Searches all ranges, several concurrently if requested.
-fn look(program: &Path, scratch: &Scratch, flags: &MutateFlags) -> Result<Vec<Range>, String> {
+fn look(
+    program: &Path,
+    scratch: &Scratch,
+    recipe: Option<&str>,
+    flags: &MutateFlags,
+) -> Result<Vec<Range>, String> {
     let next = AtomicUsize::new(0);
     let ranges = flags.ranges as usize;
     let found: Mutex<Vec<(usize, Result<Range, String>)>> = Mutex::new(Vec::new());
@@ -172,7 +179,7 @@ fn look(program: &Path, scratch: &Scratch, flags: &MutateFlags) -> Result<Vec<Ra
             }
             let results = scratch.file(&format!("range-{number}.json"));
             let base = flags.offset.wrapping_add(number as u64).wrapping_mul(APART) + 1;
-            let range = Search { base, ..search(program, flags, &results) }.run();
+            let range = Search { base, ..search(program, flags, recipe, &results) }.run();
             found.lock().unwrap_or_else(|broken| broken.into_inner()).push((number, range));
         }
     };
@@ -186,9 +193,14 @@ fn look(program: &Path, scratch: &Scratch, flags: &MutateFlags) -> Result<Vec<Ra
     found.into_iter().map(|(_, range)| range).collect()
 }
 
-fn search<'a>(program: &'a Path, flags: &'a MutateFlags, results: &'a Path) -> Search<'a> {
+fn search<'a>(
+    program: &'a Path,
+    flags: &'a MutateFlags,
+    recipe: Option<&'a str>,
+    results: &'a Path,
+) -> Search<'a> {
     let MutateFlags { profile, budget, without, .. } = flags;
-    Search { program, base: 0, profile: *profile, budget: *budget, without, results }
+    Search { program, base: 0, profile: *profile, budget: *budget, without, recipe, results }
 }
 
 fn text_of(budget: Budget) -> String {

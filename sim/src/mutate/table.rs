@@ -16,6 +16,8 @@ pub(super) struct Patch {
     pub(super) seen_by: String,
     /// A control: no promise may fail.
     pub(super) harmless: bool,
+    /// The recipe of the programs in its runs, from its header.
+    pub(super) recipe: Option<String>,
 }
 
 /// The result for a patch.
@@ -51,7 +53,7 @@ pub(super) fn head(shrunk: bool) -> String {
 impl Row {
     /// A row as text.
     pub(super) fn line(&self, budget: Duration, shrunk: bool) -> String {
-        let Patch { name, seen_by, harmless } = &self.patch;
+        let Patch { name, seen_by, harmless, .. } = &self.patch;
         let by = if *harmless { "nobody" } else { seen_by };
         let ranges = match &self.measured {
             Measured::Unfit(why) => {
@@ -261,7 +263,7 @@ mod tests {
     }
 
     fn row(harmless: bool, ranges: Vec<Range>) -> Row {
-        let patch = Patch { name: "x".into(), seen_by: "Z1".into(), harmless };
+        let patch = Patch { name: "x".into(), seen_by: "Z1".into(), harmless, recipe: None };
         Row { patch, measured: Measured::Ranges(ranges), shrunk: None, ablated: Vec::new() }
     }
 

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use zabkeeper_core::Instant;
 
 use crate::check::checker::Checker;
+use crate::clients::program::Recipe;
 use crate::clients::workload::OpMix;
 use crate::engine::fork::{Fork, Place};
 use crate::engine::selection::Selection;
@@ -98,6 +99,10 @@ pub struct Flags {
     /// Unlikely settings: off, only=NAMES, comma separated; `list` prints them.
     #[arg(long, default_value = "", value_name = "LIST")]
     pub buggify: String,
+    /// Programs in each run that can have them, and their recipe: Lock, Queue, ...; a wrong name
+    /// prints all of them.
+    #[arg(long, value_parser = Recipe::parse, value_name = "NAME")]
+    pub recipe: Option<Recipe>,
     /// Run a fork of the seed, as `REPRO` lines print it: MARK#n/NUMBER or TIME/NUMBER.
     #[arg(long, value_parser = parse_forks, value_name = "FORK")]
     pub fork: Option<Forks>,
@@ -310,10 +315,12 @@ impl Flags {
         if let Some(flag) = of_seed.filter(|_| self.seed.is_none()) {
             return Err(format!("{flag} is about another future of a seed: give --seed"));
         }
-        if self.schedule.is_some() && !self.buggify.is_empty() {
-            return Err(
-                "--buggify is for what is drawn from a seed; a schedule says it itself".to_owned()
-            );
+        let of_draws =
+            given(&[("--buggify", !self.buggify.is_empty()), ("--recipe", self.recipe.is_some())]);
+        if let Some(flag) = of_draws.filter(|_| self.schedule.is_some()) {
+            return Err(format!(
+                "{flag} is for what is drawn from a seed; a schedule says it itself"
+            ));
         }
         let of_trace = given(&[
             ("--trace-from", self.trace_from.is_some()),
@@ -357,10 +364,21 @@ impl Flags {
         if left.is_empty() {
             return Err(format!("--ops {}: nothing is left that clients could ask for", self.ops));
         }
-        let Flags { duration, servers, clients, .. } = *self;
+        let Flags { duration, servers, clients, recipe, .. } = *self;
         let (rules, without) = (self.rules()?, self.without.clone());
         let forks = self.fork.clone().unwrap_or_default().0;
-        Ok(Pinned { duration, servers, clients, faults, ops, rules, without, forks, buggify })
+        Ok(Pinned {
+            duration,
+            servers,
+            clients,
+            faults,
+            ops,
+            rules,
+            without,
+            forks,
+            buggify,
+            recipe,
+        })
     }
 
     /// The faults at marks, if the flags specify them.

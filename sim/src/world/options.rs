@@ -17,6 +17,7 @@ use zabkeeper_core::{
 
 use crate::check::ensemble;
 use crate::check::model::LocalRules;
+use crate::clients::program::Recipe;
 use crate::clients::workload::{Op, OpMix, WorkloadOptions};
 use crate::engine::fork::{self, Fork};
 use crate::engine::seed::{Rng, Seeds};
@@ -81,6 +82,8 @@ pub struct Pinned {
     pub forks: Vec<Fork>,
     /// Unlikely settings that are forced.
     pub buggify: Choice,
+    /// The recipe of programs, which then are in every run that can have them.
+    pub recipe: Option<Recipe>,
 }
 
 /// Default of `outbound_bytes`.

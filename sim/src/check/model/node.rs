@@ -129,6 +129,11 @@ impl Node {
 }
 
 impl PathHistory {
+    /// Was a node of this path deleted after this zxid?
+    pub fn went_after(&self, zxid: Zxid) -> bool {
+        self.versions.iter().rev().take_while(|(at, _)| *at > zxid).any(|(_, node)| node.is_none())
+    }
+
     pub(super) fn begin(node: Node) -> PathHistory {
         PathHistory { versions: vec![(Zxid::ZERO, Some(node))], ..PathHistory::default() }
     }

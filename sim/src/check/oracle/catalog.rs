@@ -84,11 +84,14 @@ pub(super) enum Id {
     R4,
     R5,
     R6,
+    R7,
+    R8,
+    R9,
 }
 
 impl Id {
     /// All ids, in order of declaration.
-    pub(super) const ALL: [Id; 74] = [
+    pub(super) const ALL: [Id; 77] = [
         Id::Z1,
         Id::Z2,
         Id::Z3,
@@ -163,6 +166,9 @@ impl Id {
         Id::R4,
         Id::R5,
         Id::R6,
+        Id::R7,
+        Id::R8,
+        Id::R9,
     ];
 
     /// The id as reports print it.
@@ -401,7 +407,14 @@ impl Id {
                 "nobody enters a double barrier before enough have come, or has left it before \
                  all others have",
             ),
-            Id::R6 => ("R6", "a complete copy of a subtree is what the subtree was at its zxid"),
+            Id::R6 => (
+                "R6",
+                "a complete copy of a subtree is what the subtree was at its zxid, and a cached \
+                 value that of its version",
+            ),
+            Id::R7 => ("R7", "nobody passes a barrier before somebody has removed it"),
+            Id::R8 => ("R8", "who is listed has joined, and a member finds itself in its list"),
+            Id::R9 => ("R9", "a node that is kept has the data that its program has written last"),
             Id::R5 => (
                 "R5",
                 "all sites of a transaction learn the same decision, and commit only if all voted \

@@ -29,7 +29,7 @@
 //! | `local` | local sessions | S2 S3 S4 S6 S7 S8 |
 //! | `reply` | replies and events | T7 T8 S5 C1 C2 C3 C4 C5 C6 C7 C8 C9 C11 W2 W4 W7 |
 //! | `watch` | watch events | T7 W1 W3 W4 W5 W6 W7 W8 |
-//! | `recipes` | programs that use recipes | R1 R2 R3 R4 R5 R6 |
+//! | `recipes` | programs that use recipes | R1 R2 R3 R4 R5 R6 R7 R8 R9 |
 //! | `operators` | reports of servers on themselves | O1 |
 //! | `four_letter` | answers to operators | O2 |
 //!

@@ -1,7 +1,7 @@
-//! What programs do with recipes (R1 to R6).
+//! What programs do with recipes (R1 to R9).
 //!
-//! Owns who holds each lock, and what became of items, additions, barriers and votes. Must not
-//! trust a program about its session: the model knows which sessions live.
+//! Owns who holds each lock, and what became of items, additions, barriers, votes and members. Must
+//! not trust a program about its session: the model knows which sessions live.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,8 @@ use super::catalog::{Checks, Id, Verdict};
 use crate::check::model::Model;
 use crate::check::observe::ClientId;
 use crate::clients::program::caches::{self, TREE};
-use crate::clients::program::queues::{COUNTER, QUEUES, item_of};
+use crate::clients::program::meetings::barrier_path;
+use crate::clients::program::queues::{CONFIGURATION, COUNTER, QUEUES, item_of};
 use crate::clients::program::{LEASES, MEMBERS, Share, Told};
 
 /// See the module.
@@ -24,6 +25,11 @@ pub(super) struct Recipes {
     /// The number of the last step at a barrier.
     steps: u64,
     transactions: BTreeMap<u64, Transaction>,
+    /// The last transaction when a session began to set a barrier.
+    closed: BTreeMap<(SessionId, u64), Zxid>,
+    group: Group,
+    /// The node that each session keeps.
+    kept: BTreeMap<SessionId, Own>,
 }
 
 /// A lock or a semaphore.
@@ -52,6 +58,10 @@ struct Items {
     put: BTreeSet<u64>,
     taken: BTreeSet<u64>,
     taking: Attempts,
+    /// The time from which an item may be taken, and the latest one of all transactions up to that
+    /// zxid, ms.
+    due: BTreeMap<u64, i64>,
+    clock: (Zxid, i64),
 }
 
 #[derive(Clone, Default, Debug)]
@@ -93,6 +103,22 @@ struct Transaction {
     decided: Option<bool>,
 }
 
+/// A group and the list of its members that each session is reading.
+#[derive(Clone, Default, Debug)]
+struct Group {
+    /// All that a program has told of a member.
+    known: BTreeSet<(u64, u64)>,
+    own: BTreeMap<(SessionId, u64), Own>,
+    lists: BTreeMap<SessionId, BTreeMap<u64, u64>>,
+}
+
+/// The data that a session's own node may have: the last known ones, and those since.
+#[derive(Clone, Default, Debug)]
+struct Own {
+    is_there: bool,
+    data: BTreeSet<u64>,
+}
+
 /// The sites of a transaction.
 const SITES: usize = 2;
 
@@ -125,7 +151,11 @@ impl Recipes {
                 Ok(())
             }
             Told::Takes => self.items.taking.begin(who),
-            Told::Took(item) => self.items.took(checks, who, item),
+            Told::Due(item, ms) => {
+                self.items.due.insert(item, ms);
+                Ok(())
+            }
+            Told::Took(item) => self.items.took(checks, model, who, item),
             Told::Adds => {
                 self.counter.begun += 1;
                 self.counter.adding.begin(who)
@@ -169,6 +199,59 @@ impl Recipes {
                     )]
                 })?;
                 transaction.check(checks, number)
+            }
+            Told::Closes(number) => {
+                self.closed.insert((session, number), model.tip());
+                Ok(())
+            }
+            Told::Passes(number) => self.passes(checks, model, who, number),
+            Told::Joins(name, data) => {
+                self.group.known.insert((name, data));
+                self.group.own.entry((session, name)).or_default().data.insert(data);
+                Ok(())
+            }
+            Told::Joined(name, data) => {
+                self.group.own.entry((session, name)).or_default().has(data);
+                Ok(())
+            }
+            Told::Quits(name) => {
+                self.group.own.remove(&(session, name));
+                Ok(())
+            }
+            Told::Lists => {
+                self.group.lists.insert(session, BTreeMap::new());
+                Ok(())
+            }
+            Told::Member(name, data) => {
+                self.group.lists.entry(session).or_default().insert(name, data);
+                self.group.lists_a_member(checks, client, name, data)
+            }
+            Told::Listed => self.group.lists_itself(checks, model, who),
+            Told::Keeps(data) => {
+                self.kept.entry(session).or_default().data.insert(data);
+                Ok(())
+            }
+            Told::Keeping(data) => {
+                self.kept.entry(session).or_default().has(data);
+                Ok(())
+            }
+            Told::Kept(data) => {
+                let own = self.kept.entry(session).or_default();
+                checks.check(Id::R9, own.data.contains(&data), || {
+                    vec![format!(
+                        "client {} finds {data:x} in its node, and has written one of {:x?}",
+                        client.0, own.data
+                    )]
+                })
+            }
+            Told::Configured(version, value) => {
+                // Each change adds 1; the first one creates the node.
+                checks.check(Id::R6, value == i64::from(version) + 1, || {
+                    vec![format!(
+                        "client {} has the value {value} with version {version}",
+                        client.0
+                    )]
+                })
             }
             Told::Cached(zxid, digest) => is_the_tree(checks, model, client, (zxid, digest)),
         }
@@ -231,6 +314,25 @@ impl Recipes {
         })
     }
 
+    /// R7: the barrier was removed since the session that passes began to set it.
+    fn passes(
+        &mut self,
+        checks: &mut Checks,
+        model: &Model,
+        (client, session): (ClientId, SessionId),
+        number: u64,
+    ) -> Verdict {
+        let Some(since) = self.closed.remove(&(session, number)) else { return Ok(()) };
+        let history = model.history(&barrier_path(number));
+        let removed = history.is_some_and(|history| history.went_after(since));
+        checks.check(Id::R7, removed, || {
+            vec![format!(
+                "client {} passes barrier {number}, which nobody has removed since {since}",
+                client.0
+            )]
+        })
+    }
+
     /// R2, R3: at the end of the run, with the tree.
     pub(super) fn finish(&self, checks: &mut Checks, model: &Model) -> Verdict {
         if !self.items.begun.is_empty() {
@@ -248,11 +350,13 @@ impl Recipes {
                 )]
             })?;
         }
-        let Some(node) = model.node(COUNTER).filter(|_| self.counter.begun > 0) else {
+        if self.counter.begun == 0 {
             return Ok(());
-        };
-        let value = node.data.as_deref().and_then(|data| data.try_into().ok());
-        let value = value.map(i64::from_be_bytes).unwrap_or_default();
+        }
+        let data = |path| model.node(path)?.data.as_deref();
+        let counter = || data(COUNTER)?.try_into().ok().map(i64::from_be_bytes);
+        let configuration = || str::from_utf8(data(CONFIGURATION)?).ok()?.parse().ok();
+        let Some(value): Option<i64> = counter().or_else(configuration) else { return Ok(()) };
         let (made, unknown) = (self.counter.values.len(), self.counter.adding.unknown());
         let is_sum = usize::try_from(value).is_ok_and(|sum| (made..=made + unknown).contains(&sum));
         checks.check(Id::R3, is_sum, || {
@@ -332,15 +436,31 @@ impl Lock {
 }
 
 impl Items {
-    /// R2: an item that somebody takes was put, and nobody else has taken it.
+    /// R2: an item that somebody takes was put, nobody else has taken it, and its time has come by
+    /// the clock of some leader.
     fn took(
         &mut self,
         checks: &mut Checks,
+        model: &Model,
         who: (ClientId, SessionId),
         item: Option<u64>,
     ) -> Verdict {
         self.taking.end(who);
         let Some(item) = item else { return Ok(()) };
+        if let Some(due) = self.due.get(&item) {
+            let (read, latest) = &mut self.clock;
+            while let Some(txn) = model.after(*read) {
+                (*read, *latest) = (txn.zxid, txn.time.0.max(*latest));
+            }
+            let latest = *latest;
+            checks.check(Id::R2, *due <= latest, || {
+                vec![format!(
+                    "client {} takes item {item:x}, which is due at {due} ms; the latest time of a \
+                     transaction is {latest} ms",
+                    who.0.0
+                )]
+            })?;
+        }
         let known = self.begun.contains(&item);
         let first = self.taken.insert(item);
         checks.check(Id::R2, known && first, || {
@@ -363,6 +483,56 @@ impl Counter {
                 who.0.0
             )]
         })
+    }
+}
+
+impl Group {
+    /// R8: who is listed has joined under this name with these data.
+    fn lists_a_member(
+        &self,
+        checks: &mut Checks,
+        client: ClientId,
+        name: u64,
+        data: u64,
+    ) -> Verdict {
+        checks.check(Id::R8, self.known.contains(&(name, data)), || {
+            vec![format!(
+                "client {} lists member {name} with {data:x}, which nobody has told",
+                client.0
+            )]
+        })
+    }
+
+    /// R8: a member finds itself in its list.
+    fn lists_itself(
+        &mut self,
+        checks: &mut Checks,
+        model: &Model,
+        (client, session): (ClientId, SessionId),
+    ) -> Verdict {
+        let list = self.lists.remove(&session).unwrap_or_default();
+        if !model.is_alive(session) {
+            return Ok(());
+        }
+        let own = self.own.range((session, 0)..=(session, u64::MAX));
+        for ((_, name), own) in own.filter(|(_, own)| own.is_there) {
+            let listed = list.get(name);
+            let is_listed = listed.is_some_and(|data| own.data.contains(data));
+            checks.check(Id::R8, is_listed, || {
+                vec![format!(
+                    "client {} is member {name} with one of {:x?}, and lists {listed:x?} there",
+                    client.0, own.data
+                )]
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Own {
+    /// The servers have these data.
+    fn has(&mut self, data: u64) {
+        *self = Own { is_there: true, data: BTreeSet::from([data]) };
     }
 }
 

@@ -1,11 +1,12 @@
 //! Programs that meet: at barriers, and to decide together.
 //!
-//! Owns what these programs do. Must not judge it: the oracles R4 and R5 do.
+//! Owns what these programs do. Must not judge it: the oracles R4, R5 and R7 do.
 
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use zabkeeper_client::recipes::{Decision, DoubleBarrier, TwoPhaseCommit};
+use zabkeeper_client::Error;
+use zabkeeper_client::recipes::{Barrier, Decision, DoubleBarrier, TwoPhaseCommit};
 
 use super::turns::unless_fatal;
 use super::{MEMBERS, Told, User};
@@ -52,6 +53,45 @@ pub(super) async fn enter_and_leave(mut user: User) {
     }
 }
 
+/// The node of a barrier that is set and removed.
+pub fn barrier_path(number: u64) -> String {
+    format!("/barriers/s{number}")
+}
+
+pub(super) async fn set_and_pass(mut user: User) {
+    loop {
+        user.pause().await;
+        let number = user.rng.below(BARRIERS);
+        let path = barrier_path(number);
+        let barrier = Barrier::new(&user.client, path.clone());
+        let done = match user.rng.below(4) {
+            0 => barrier.remove().await,
+            // A change of the data lets nobody pass.
+            1 => user.client.set(path, user.rng.word().to_string(), None).await.map(|_| ()),
+            _ => pass(&user, number, &barrier).await,
+        };
+        if done.map(Some).or_else(unless_fatal).is_err() {
+            return;
+        }
+    }
+}
+
+/// Sets the barrier, and waits before it. Who waits for long removes it.
+async fn pass(user: &User, number: u64, barrier: &Barrier) -> Result<(), Error> {
+    user.tell(Told::Closes(number));
+    barrier.set().await?;
+    let waits = Box::pin(barrier.wait());
+    match select(waits, user.client.sleep(WAIT)).await {
+        Either::Left((passed, _)) => passed?,
+        Either::Right((_, waits)) => {
+            barrier.remove().await?;
+            waits.await?;
+        }
+    }
+    user.tell(Told::Passes(number));
+    Ok(())
+}
+
 pub(super) async fn vote_and_decide(mut user: User) {
     loop {
         user.pause().await;
@@ -88,4 +128,46 @@ pub(super) async fn vote_and_decide(mut user: User) {
             user.tell(Told::Decided(number, decided == Decision::Commit));
         }
     }
+}
+
+/// Each program is one site of a transaction, or fails as one.
+pub(super) async fn take_part(mut user: User) {
+    loop {
+        user.pause().await;
+        let number = user.rng.below(TRANSACTIONS);
+        let transaction = TwoPhaseCommit::new(&user.client, format!("/transactions/t{number}"));
+        let (at, fails) = (user.rng.below(SITES.len() as u64), user.rng.chance(1, 8));
+        let commits = user.rng.chance(7, 8);
+        let decided = {
+            let decides = Box::pin(be_site(&user, &transaction, (number, at), fails, commits));
+            match select(decides, user.client.sleep(WAIT)).await {
+                Either::Left((decided, _)) => decided,
+                Either::Right(_) => transaction.abort().await.map(Some),
+            }
+        };
+        let Ok(decided) = decided.or_else(unless_fatal) else { return };
+        if let Some(decided) = decided {
+            user.tell(Told::Decided(number, decided == Decision::Commit));
+        }
+    }
+}
+
+async fn be_site(
+    user: &User,
+    transaction: &TwoPhaseCommit,
+    (number, at): (u64, u64),
+    fails: bool,
+    commits: bool,
+) -> Result<Option<Decision>, Error> {
+    transaction.begin(&SITES).await?;
+    let name = (0..).zip(SITES).find(|(site, _)| *site == at).map_or(SITES[0], |(_, name)| name);
+    let site = transaction.join(name).await?;
+    if fails {
+        return Ok(None);
+    }
+    user.tell(Told::Votes(number, at, commits));
+    let vote = if commits { Decision::Commit } else { Decision::Abort };
+    let counts = site.vote(vote).await?;
+    user.tell(Told::Counts(number, at, counts == Decision::Commit));
+    site.decide().await.map(Some)
 }

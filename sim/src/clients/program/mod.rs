@@ -4,7 +4,8 @@
 //! that hosts a program does.
 
 pub mod caches;
-mod meetings;
+pub mod meetings;
+mod members;
 pub mod queues;
 mod turns;
 
@@ -45,11 +46,19 @@ pub enum Recipe {
     DoubleBarrier,
     TwoPhaseCommit,
     TreeCache,
+    MultiLock,
+    Election,
+    Barrier,
+    Site,
+    Group,
+    PersistentNode,
+    DelayQueue,
+    Configuration,
 }
 
 impl Recipe {
     /// All of them; a schedule has the position of one.
-    pub const ALL: [Recipe; 9] = [
+    pub const ALL: [Recipe; 17] = [
         Recipe::Lock,
         Recipe::RwLock,
         Recipe::Semaphore,
@@ -59,7 +68,27 @@ impl Recipe {
         Recipe::DoubleBarrier,
         Recipe::TwoPhaseCommit,
         Recipe::TreeCache,
+        Recipe::MultiLock,
+        Recipe::Election,
+        Recipe::Barrier,
+        Recipe::Site,
+        Recipe::Group,
+        Recipe::PersistentNode,
+        Recipe::DelayQueue,
+        Recipe::Configuration,
     ];
+
+    /// The recipe with this name, such as `DoubleBarrier`; case does not count.
+    ///
+    /// # Errors
+    /// There is none: the names of all.
+    pub fn parse(name: &str) -> Result<Recipe, String> {
+        let is_called = |recipe: &Recipe| format!("{recipe:?}").eq_ignore_ascii_case(name);
+        Recipe::ALL.into_iter().find(is_called).ok_or_else(|| {
+            let names = Recipe::ALL.map(|recipe| format!("{recipe:?}"));
+            format!("recipes are {}", names.join(", "))
+        })
+    }
 
     /// The recipe at this position; the first one if there is none.
     pub fn at(position: u64) -> Recipe {
@@ -88,6 +117,8 @@ pub enum Told {
     Ends(u64),
     /// It is about to put this item.
     Puts(u64),
+    /// The item is to be taken from this time on, by the leader's clock, ms.
+    Due(u64, i64),
     /// The item is put.
     Put(u64),
     /// It is about to take an item, or to acknowledge one.
@@ -112,6 +143,30 @@ pub enum Told {
     Counts(u64, u64, bool),
     /// It has learned what is decided: whether to commit.
     Decided(u64, bool),
+    /// It is about to set this barrier, and to wait before it.
+    Closes(u64),
+    /// It has passed.
+    Passes(u64),
+    /// It is about to join the group under this name, or to change its data, to these.
+    Joins(u64, u64),
+    /// It is a member under this name, with these data.
+    Joined(u64, u64),
+    /// It is about to leave the group.
+    Quits(u64),
+    /// It is about to list the members.
+    Lists,
+    /// There is a member with this name and these data.
+    Member(u64, u64),
+    /// These were all.
+    Listed,
+    /// It is about to keep its own node with these data.
+    Keeps(u64),
+    /// It keeps the node with these data.
+    Keeping(u64),
+    /// The node is there, with these data.
+    Kept(u64),
+    /// Its cached value of the configuration has this version, and is this.
+    Configured(i32, i64),
     /// Its copy of the subtree is complete up to this zxid, with this digest.
     Cached(Zxid, u64),
 }
@@ -125,9 +180,13 @@ impl Told {
             | Told::Added(_)
             | Told::Leaves(_)
             | Told::Decided(..)
+            | Told::Passes(_)
+            | Told::Listed
+            | Told::Kept(_)
             | Told::Cached(..) => true,
             Told::Ends(_)
             | Told::Puts(_)
+            | Told::Due(..)
             | Told::Takes
             | Told::Took(_)
             | Told::Adds
@@ -135,7 +194,16 @@ impl Told {
             | Told::Begins(_)
             | Told::Left(_)
             | Told::Votes(..)
-            | Told::Counts(..) => false,
+            | Told::Counts(..)
+            | Told::Closes(_)
+            | Told::Joins(..)
+            | Told::Joined(..)
+            | Told::Quits(_)
+            | Told::Lists
+            | Told::Member(..)
+            | Told::Keeps(_)
+            | Told::Keeping(_)
+            | Told::Configured(..) => false,
         }
     }
 }
@@ -171,6 +239,14 @@ impl Program {
             Recipe::DoubleBarrier => Box::pin(meetings::enter_and_leave(user)),
             Recipe::TwoPhaseCommit => Box::pin(meetings::vote_and_decide(user)),
             Recipe::TreeCache => Box::pin(caches::copy_and_change(user)),
+            Recipe::MultiLock => Box::pin(turns::take_several(user)),
+            Recipe::Election => Box::pin(turns::lead(user)),
+            Recipe::Barrier => Box::pin(meetings::set_and_pass(user)),
+            Recipe::Site => Box::pin(meetings::take_part(user)),
+            Recipe::Group => Box::pin(members::join_and_list(user)),
+            Recipe::PersistentNode => Box::pin(members::keep_a_node(user)),
+            Recipe::DelayQueue => Box::pin(queues::put_for_later(user)),
+            Recipe::Configuration => Box::pin(queues::configure(user)),
         };
         Program { future: Some(future), woken: Arc::new(Woken(AtomicBool::new(true))), told }
     }

@@ -1,17 +1,19 @@
-//! Programs that share a counter or a queue.
+//! Programs that share a counter, a number in a configuration, or a queue.
 //!
 //! Owns what these programs do. Must not judge it: the oracles R2 and R3 do.
 
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use zabkeeper_client::recipes::{Counter, Queue, WorkQueue};
+use zabkeeper_client::recipes::{Configuration, Counter, DelayQueue, Queue, WorkQueue};
 
 use super::turns::unless_fatal;
 use super::{Told, User};
 
 /// The node of the counter.
 pub const COUNTER: &str = "/counters/c";
+/// The node of the configuration, which is a number, too.
+pub const CONFIGURATION: &str = "/configurations/c";
 /// The node above all items.
 pub const QUEUES: &str = "/queues/";
 
@@ -26,6 +28,29 @@ pub(super) async fn count(mut user: User) {
         let Ok(value) = counter.add(1).await.map(Some).or_else(unless_fatal) else { return };
         if let Some(value) = value {
             user.tell(Told::Added(value));
+        }
+    }
+}
+
+pub(super) async fn configure(mut user: User) {
+    let configuration = loop {
+        let loaded = Configuration::<i64>::load(&user.client, CONFIGURATION).await;
+        match loaded.map(Some).or_else(unless_fatal) {
+            Ok(Some(configuration)) => break configuration,
+            Ok(None) => user.pause().await,
+            Err(_) => return,
+        }
+    };
+    loop {
+        user.pause().await;
+        if let Some(found) = configuration.get() {
+            user.tell(Told::Configured(found.version, *found.value));
+        }
+        user.tell(Told::Adds);
+        let added = configuration.update(|value| value.copied().unwrap_or_default() + 1).await;
+        let Ok(added) = added.map(Some).or_else(unless_fatal) else { return };
+        if let Some(added) = added {
+            user.tell(Told::Added(*added.value));
         }
     }
 }
@@ -98,6 +123,32 @@ pub(super) async fn put_and_work(mut user: User) {
         user.tell(Told::Takes);
         let Ok(done) = job.complete().await.map(Some).or_else(unless_fatal) else { return };
         user.tell(Told::Took(done.map(|()| item)));
+    }
+}
+
+pub(super) async fn put_for_later(mut user: User) {
+    let mut queue = DelayQueue::new(&user.client, format!("{QUEUES}d"));
+    loop {
+        user.pause().await;
+        let takes = user.rng.chance(1, 2);
+        if user.rng.chance(1, 2) || takes {
+            let Ok(now) = queue.now().await.map(Some).or_else(unless_fatal) else { return };
+            let Some(now) = now else { continue };
+            let (item, due) = (user.rng.word(), now + user.time());
+            user.tell(Told::Puts(item));
+            user.tell(Told::Due(item, due.as_millis().try_into().unwrap_or(i64::MAX)));
+            let put = queue.put_at(item.to_string(), due).await;
+            let Ok(put) = put.map(Some).or_else(unless_fatal) else { return };
+            if put.is_none() {
+                continue;
+            }
+            user.tell(Told::Put(item));
+        }
+        user.tell(Told::Takes);
+        // Another program may take the item of this one, and put one later.
+        let taken = if takes { queue.take().await.map(Some) } else { queue.try_take().await };
+        let Ok(taken) = taken.or_else(unless_fatal) else { return };
+        user.tell(Told::Took(taken.map(|item| item_of(&item))));
     }
 }
 

@@ -63,6 +63,9 @@ impl Flags {
         if !self.buggify.is_empty() {
             line.push_str(&format!(" --buggify {}", self.buggify));
         }
+        if let Some(recipe) = self.recipe {
+            line.push_str(&format!(" --recipe {recipe:?}"));
+        }
         for rule in &self.at_mark {
             line.push_str(&format!(" --at-mark {rule}"));
         }

@@ -14,7 +14,7 @@ fn repro_line_parses_to_the_same_run() {
     let given = "sim --seed 0x2a --profile disk --faults -disk.full,+net --without Z1,L2 \
         --servers 3 --clients 3 \
                  --duration 90s --at-mark SyncSnap#2@leading=net.split --crash-at QuorumLost \
-                 --buggify only=batch,sync.snap --fork SyncSnap#2/7,9.500s/1";
+                 --buggify only=batch,sync.snap --recipe Lock --fork SyncSnap#2/7,9.500s/1";
     let flags = Flags::try_parse_from(given.split_whitespace()).expect("valid");
     let line = flags.repro(&flags.job(42, &flags.pinned().expect("ok")));
     let (_, args) = line.split_once(" -- ").expect("separated");
@@ -40,6 +40,7 @@ fn flags_without_effect_are_refused() {
         "--schedule f --fork-at 1s",
         "--schedule f --fork 1s/1",
         "--schedule f --buggify off",
+        "--schedule f --recipe Lock",
         "--seed 3 --evidence-log",
         "--corpus d --evidence-log",
         "--seed 3 --jobs 2",

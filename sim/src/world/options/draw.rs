@@ -69,7 +69,8 @@ impl Options {
             rare::draw_read_only(seeds, (servers, &local), &mut server, &mut workload);
             rare::draw_leader_serves(seeds, servers, &mut server);
             let rules = (&local, config_change_one_in);
-            rare::draw_programs(seeds, clients, rules, &server, &mut workload);
+            let programs = (clients, pinned.recipe);
+            rare::draw_programs(seeds, programs, rules, &server, &mut workload);
         }
         if wide && faults.has(Fault::ClientSlow) {
             rare::draw_small_output(seeds, &mut server);

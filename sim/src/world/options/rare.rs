@@ -100,7 +100,7 @@ const LISTED_BYTES: usize = 16 << 10;
 /// (seed 0x7948b17bc74a at 7948b17).
 pub(super) fn draw_programs(
     seeds: Seeds,
-    clients: u32,
+    (clients, recipe): (u32, Option<Recipe>),
     (local, config_change_one_in): (&LocalRules, u64),
     server: &ServerOptions,
     workload: &mut WorkloadOptions,
@@ -108,9 +108,11 @@ pub(super) fn draw_programs(
     let rng = &mut seeds.stream("config/programs", 0);
     let all_ephemeral = config_change_one_in == 0 && (local.servers.is_empty() || local.upgrade);
     let all_listed = server.limits.record_bytes >= LISTED_BYTES;
-    if rng.chance(1, 4) && all_ephemeral && all_listed {
+    let are_drawn = rng.chance(1, 4);
+    if (are_drawn || recipe.is_some()) && all_ephemeral && all_listed {
         workload.programs = rng.range(1, 4).min(clients.into());
-        workload.recipe = seeds.stream("config/programs", 1).below(Recipe::ALL.len() as u64);
+        let drawn = seeds.stream("config/programs", 1).below(Recipe::ALL.len() as u64);
+        workload.recipe = recipe.map_or(drawn, |recipe| recipe as u64);
     }
 }
 

@@ -1,12 +1,12 @@
-//! R1 to R6: programs that use recipes.
+//! R1 to R9: programs that use recipes.
 //!
 //! A name that begins with an id is the violation that must be reported.
 
 use zabkeeper_core::{ConnId, Zxid};
 
-use super::history::{History, check_pair, create};
+use super::history::{History, check_pair, create, delete};
 use crate::check::observe::{ClientId, Observation};
-use crate::clients::program::{Share, Told, caches};
+use crate::clients::program::{Share, Told, caches, meetings};
 
 /// A program says this of the session of its connection.
 fn tells(h: &mut History, (client, conn): (u32, ConnId), told: Told) {
@@ -102,6 +102,18 @@ fn r2_item_is_lost() {
     });
 }
 
+/// Writes have the time 7 ms.
+#[test]
+fn r2_item_is_taken_before_its_time() {
+    check_pair("R2", |h, violating| {
+        let [a, b] = two(h);
+        h.writes(a.1, create("/queues"));
+        tells(h, a, Told::Puts(1));
+        tells(h, a, Told::Due(1, if violating { 8 } else { 7 }));
+        tells(h, b, Told::Took(Some(1)));
+    });
+}
+
 #[test]
 fn r3_two_additions_make_the_same_value() {
     check_pair("R3", |h, violating| {
@@ -183,5 +195,67 @@ fn r6_copy_lacks_a_change() {
         let seen = if violating { Zxid(0) } else { zxid };
         let copy = [("/tree", &b"v0"[..], seen)];
         tells(h, b, Told::Cached(zxid, caches::digest(copy.into_iter())));
+    });
+}
+
+#[test]
+fn r6_value_is_that_of_another_version() {
+    check_pair("R6", |h, violating| {
+        let [a, _] = two(h);
+        tells(h, a, Told::Configured(4, if violating { 4 } else { 5 }));
+    });
+}
+
+#[test]
+fn r7_session_passes_a_barrier_that_stays() {
+    check_pair("R7", |h, violating| {
+        let [a, b] = two(h);
+        let path = meetings::barrier_path(0);
+        h.writes(a.1, create("/barriers"));
+        tells(h, b, Told::Closes(0));
+        h.writes(a.1, create(&path));
+        if !violating {
+            h.writes(a.1, delete(&path));
+        }
+        tells(h, b, Told::Passes(0));
+    });
+}
+
+#[test]
+fn r8_member_is_not_in_its_own_list() {
+    check_pair("R8", |h, violating| {
+        let [a, _] = two(h);
+        tells(h, a, Told::Joins(2, 7));
+        tells(h, a, Told::Joined(2, 7));
+        tells(h, a, Told::Lists);
+        if !violating {
+            tells(h, a, Told::Member(2, 7));
+        }
+        tells(h, a, Told::Listed);
+    });
+}
+
+#[test]
+fn r8_member_is_listed_whom_nobody_knows() {
+    check_pair("R8", |h, violating| {
+        let [a, b] = two(h);
+        tells(h, a, Told::Joins(2, 7));
+        tells(h, b, Told::Lists);
+        tells(h, b, Told::Member(2, if violating { 8 } else { 7 }));
+        tells(h, b, Told::Listed);
+    });
+}
+
+#[test]
+fn r9_kept_node_has_former_data() {
+    check_pair("R9", |h, violating| {
+        let [a, _] = two(h);
+        tells(h, a, Told::Keeps(1));
+        tells(h, a, Told::Keeping(1));
+        tells(h, a, Told::Keeps(2));
+        if violating {
+            tells(h, a, Told::Keeping(2));
+        }
+        tells(h, a, Told::Kept(1));
     });
 }
