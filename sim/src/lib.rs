@@ -1,6 +1,8 @@
 //! Deterministic simulation: real servers, stores and clients in one thread under the faults that a
 //! seed draws, checked by oracles. The guide for users is `docs/simulator.md`.
 //!
+//! As a library it runs your own programs under these faults: see [`workload`].
+//!
 //! ```text
 //! run       command line, batches, measurements         imports all rooms
 //! mutate    mutation runs                               imports run
@@ -12,6 +14,7 @@
 //! record    trace, counters, timeline, summary, page    imports the rooms below
 //! network   byte streams, reachability                  imports engine, check
 //! faults    catalog, coverage marks, heal               imports engine
+//! workload  programs of a user, interface for users     imports engine, check
 //! engine    seeds, event order, decisions, forks        imports check
 //! check     observations, model, oracles, failure       imports no other room
 //! ```
@@ -31,4 +34,5 @@ pub mod network;
 pub mod record;
 pub mod replay;
 pub mod run;
+pub mod workload;
 pub mod world;

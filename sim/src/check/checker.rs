@@ -8,6 +8,7 @@ use std::fmt;
 use zabkeeper_core::{Instant, ServerId};
 
 use crate::check::guard;
+use crate::check::judge::{Judging, Origin, Said, Truth};
 use crate::check::model::Rules;
 use crate::check::observe::{Observation, Observed};
 use crate::check::oracle::{Oracles, Violation};
@@ -49,6 +50,8 @@ pub struct Failure {
 #[derive(Debug)]
 pub struct Checker {
     oracles: Oracles,
+    /// The judge of the user's workload.
+    judging: Option<Judging>,
     failure: Option<Failure>,
     checks: Vec<(&'static str, u64)>,
     /// Index of the check that was made last: each turn of a server makes one several times.
@@ -66,6 +69,7 @@ impl Checker {
         let (checks, without) = (Vec::new(), Vec::new());
         Checker {
             oracles: Oracles::new(voters, rules),
+            judging: None,
             failure: None,
             checks,
             last: 0,
@@ -77,6 +81,12 @@ impl Checker {
     /// The voters have these groups and weights.
     pub fn with_weights(mut self, weights: Option<Weights>) -> Checker {
         self.oracles = self.oracles.with_weights(weights);
+        self
+    }
+
+    /// The user's workload has this judge.
+    pub(crate) fn judged_by(mut self, judging: Option<Judging>) -> Checker {
+        self.judging = judging;
         self
     }
 
@@ -119,6 +129,23 @@ impl Checker {
         }
     }
 
+    /// Passes what a program of the user's workload says to its judge.
+    pub(crate) fn hear(&mut self, event: u64, origin: Origin, said: &Said) {
+        let Some(judging) = self.judging.as_mut().filter(|_| self.failure.is_none() && !self.blind)
+        else {
+            return;
+        };
+        let truth = Truth::of(self.oracles.model());
+        let found = match said {
+            Said::Report(report) => judged(|| judging.judge.hear(origin, &**report, &truth)),
+            Said::Panic(message) => {
+                Err(format!("the program of client {} panics: {message}", origin.client.0))
+            }
+        };
+        let check = Check { sentence: judging.promise, ..Check::WORKLOAD };
+        self.check(origin.at, event, check, found);
+    }
+
     /// Counts a check that the world makes, and fails the run if it does not hold.
     pub fn check(&mut self, at: Instant, event: u64, check: Check, found: Result<(), String>) {
         let is_it = |(id, _): &(&str, u64)| *id == check.id;
@@ -150,6 +177,14 @@ impl Checker {
         {
             self.violated(at, event, violation);
         }
+        if let Some(judging) =
+            self.judging.as_mut().filter(|_| self.failure.is_none() && !self.blind)
+        {
+            let truth = Truth::of(self.oracles.model());
+            let found = judged(|| judging.judge.finish(&truth));
+            let check = Check { sentence: judging.promise, ..Check::WORKLOAD };
+            self.check(at, event, check, found);
+        }
     }
 
     /// The failure, if there is one.
@@ -170,6 +205,11 @@ impl Checker {
         let class = if id.starts_with('L') { Class::Liveness } else { Class::Safety };
         self.fail(Failure { class, id, sentence, evidence, at, event });
     }
+}
+
+/// The verdict of a user's judge; a panic is one, too.
+fn judged(judge: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    guard::catch(judge).unwrap_or_else(|panic| Err(format!("the judge panics: {panic}")))
 }
 
 /// The ids of all promises that can be muted.
@@ -195,6 +235,7 @@ pub fn promises() -> Vec<&'static str> {
         Check::CLIENT_DEADLINES,
         Check::MEMORY,
         Check::RATE,
+        Check::WORKLOAD,
     ];
     let mut ids: Vec<&'static str> = Oracles::ids().collect();
     // Some promises are checked both by an oracle and by the world.
@@ -346,6 +387,12 @@ impl Check {
         class: Class::Safety,
         id: "THR-05",
         sentence: "servers admit clients at exactly the configured rate",
+    };
+    /// The judge of the user's workload finds no fault. The workload states the promise.
+    pub const WORKLOAD: Check = Check {
+        class: Class::Safety,
+        id: "WORKLOAD",
+        sentence: "the programs of the user's workload keep its promise",
     };
     /// Wrong session passwords are refused.
     pub const PASSWORD: Check = Check {

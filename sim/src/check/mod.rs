@@ -9,6 +9,7 @@ pub mod checker;
 pub mod ensemble;
 pub mod guard;
 pub mod history;
+pub mod judge;
 pub mod model;
 pub mod observe;
 pub mod oracle;

@@ -1,8 +1,8 @@
 //! A client of the simulated world: the real session of the client library, and a user of it.
 //!
 //! Owns the session; `calls` has its calls, `conns` its connections, `incarnations` the beginning
-//! and end of sessions, `deadlines` the check of its timeouts. Must not check the server: oracles
-//! read the frames on its connections.
+//! and end of sessions, `deadlines` the check of its timeouts, `reports` the program of a user's
+//! workload. Must not check the server: oracles read the frames on its connections.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +22,7 @@ use crate::machine::node::Clock;
 use crate::network::stream::{Delivery, End};
 use crate::record::event::{ClientRunEvent, RunEvent};
 use crate::record::trace::Kind;
+use crate::workload::Mailbox;
 use crate::world::options::PING_PERCENT;
 use crate::world::shared::{Event, Shared};
 
@@ -40,6 +41,7 @@ mod deadlines;
 mod incarnations;
 mod library;
 mod memory;
+mod reports;
 
 /// A client.
 pub struct Client {
@@ -72,6 +74,10 @@ pub struct Client {
     memory: Memory,
     /// Transaction events that the library has delivered.
     events: u64,
+    /// The reports of the program, if it is one of the user's workload.
+    mailbox: Option<Mailbox>,
+    /// Programs of the user's workload stand still.
+    paused: bool,
     /// Its requests, replies and events, if recorded. Such a client has only one session.
     diary: Option<Vec<Word>>,
 }
@@ -113,6 +119,8 @@ impl Client {
             abandons: false,
             memory: Memory::default(),
             events: 0,
+            mailbox: None,
+            paused: false,
             diary: None,
         }
     }
@@ -179,7 +187,11 @@ impl Client {
     pub fn describe(&self) -> String {
         let calls: Vec<String> =
             self.calls.values().map(|call| format!("{} {}", call.op.name(), call.path)).collect();
-        let calls = if calls.is_empty() { "no call".to_owned() } else { calls.join(", ") };
+        let calls = match calls.is_empty() {
+            true if self.runs_program() => "a program, which does not get on".to_owned(),
+            true => "no call".to_owned(),
+            false => calls.join(", "),
+        };
         let session = match self.library.as_ref().map(|session| (session.id(), session.state())) {
             None => "has no session".to_owned(),
             Some((SessionId(0), state)) => format!("asks for a session ({state:?})"),
@@ -246,6 +258,7 @@ impl Client {
         }
         let incarnation = self.incarnation;
         self.listen_to_program(shared);
+        self.pass_reports(shared);
         for effect in std::mem::take(&mut self.out.effects) {
             // A fading client dies upon connecting, and the remaining effects are void (seed
             // 0x8a000087 of session).

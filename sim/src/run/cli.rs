@@ -378,6 +378,7 @@ impl Flags {
             forks,
             buggify,
             recipe,
+            custom: None,
         })
     }
 
@@ -395,6 +396,15 @@ impl Flags {
         let drawn = self.at_mark.is_empty() && self.crash_at.is_empty();
         let rules = given.chain(crashes).collect::<Result<Vec<Rule>, String>>()?;
         Ok((!drawn).then_some(rules))
+    }
+
+    /// The flag or command that only the runs of the simulator's own clients have.
+    pub fn not_of_a_workload(&self) -> Option<&'static str> {
+        match &self.command {
+            Some(Command::Mutate(_)) => Some("mutate"),
+            Some(Command::Speed(_)) => Some("speed"),
+            None => self.evidence_log.then_some("--evidence-log"),
+        }
     }
 
     /// The job of one seed with these flags.

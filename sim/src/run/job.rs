@@ -109,7 +109,8 @@ pub fn replay_to(schedule: &Schedule, stop: Stop, sink: TraceSink) -> Report {
 fn of_schedule(schedule: &Schedule) -> (Job, Options) {
     let options = schedule.options.clone();
     // A schedule carries its options, so profile and pinned options are placeholders.
-    (Job { seed: schedule.seed, profile: Profile::Calm, pinned: Pinned::default() }, options)
+    let pinned = Pinned { custom: options.custom.clone(), ..Pinned::default() };
+    (Job { seed: schedule.seed, profile: Profile::Calm, pinned }, options)
 }
 
 pub(crate) fn measured(job: Job, options: Options, world: impl FnOnce(Options) -> World) -> Report {

@@ -14,3 +14,5 @@ pub mod program;
 pub mod report;
 pub mod speed;
 pub mod track;
+
+pub use program::main_with;

@@ -6,6 +6,7 @@
 use std::io::{self, Read};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Parser;
 use serde_json::Value;
@@ -33,6 +34,7 @@ use crate::run::format;
 use crate::run::job::{self, Job, Report};
 use crate::run::report::{self, Totals};
 use crate::run::speed;
+use crate::workload::{Custom, Workload};
 use crate::world::options::Pinned;
 use crate::world::stop::{Break, Stop};
 
@@ -43,14 +45,31 @@ const SCHEDULE_MAX: u64 = 256 << 20;
 
 /// Runs the command line. Returns the exit code.
 pub fn main() -> u8 {
-    match asked() {
+    code_of(None)
+}
+
+/// The `main` of a program that runs a user's workload: it has the simulator's command line, but
+/// for `mutate`, `speed` and `--evidence-log`, and its exit codes (`--help` has both).
+pub fn main_with(workload: impl Workload) -> ExitCode {
+    ExitCode::from(code_of(Some(Custom::new(workload))))
+}
+
+fn code_of(custom: Option<Custom>) -> u8 {
+    match asked(custom) {
         0 if output::is_lost() => BAD_USAGE,
         code => code,
     }
 }
 
-fn asked() -> u8 {
+fn asked(custom: Option<Custom>) -> u8 {
     let flags = Flags::parse();
+    if let (Some(what), Some(custom)) = (flags.not_of_a_workload(), &custom) {
+        print_error(&format!(
+            "{what} is not for `{}`, but for `cargo run -p sim`\n",
+            custom.command()
+        ));
+        return BAD_USAGE;
+    }
     match &flags.command {
         Some(Command::Mutate(flags)) => return mutate::main(flags),
         Some(Command::Speed(flags)) => return speed::main(flags),
@@ -74,7 +93,7 @@ fn asked() -> u8 {
     }
     let checked = flags.agree().and_then(|()| may_write_all(&flags)).and_then(|()| flags.pinned());
     let pinned = match checked {
-        Ok(pinned) => pinned,
+        Ok(pinned) => Pinned { custom, ..pinned },
         Err(why) => {
             print_error(&format!("{why}\n"));
             return BAD_USAGE;
@@ -215,6 +234,7 @@ impl Source {
             BAD_USAGE
         })?;
         schedule.options.without.clone_from(&pinned.without);
+        schedule.options.custom.clone_from(&pinned.custom);
         Ok(Source::Schedule(Box::new(schedule)))
     }
 
@@ -282,7 +302,7 @@ fn shrink_it(flags: &Flags, schedule: &Schedule, drawn: Option<&Job>, id: &str) 
     print(&summary::shrunk(&shrunk));
     // A file that cannot be written is reported, but does not determine the exit code.
     let mut written = write_schedule(&path, &shrunk.schedule);
-    let repro = cli::repro_of(&path);
+    let repro = cli::repro_of(&path, schedule.options.custom.as_ref());
     let report = &mut shrunk.report;
     let hash = report.outcome.hash;
     let timeline = report.outcome.timeline.take();

@@ -27,6 +27,7 @@ use crate::record::role::Role;
 use crate::record::trace::TraceSink;
 use crate::record::unreceived::Unreceived;
 use crate::replay::schedule::Schedule;
+use crate::workload::Custom;
 use crate::world::options::Options;
 use crate::world::shared::{Event, Shared};
 use crate::world::stop::Stop;
@@ -125,6 +126,7 @@ fn shared_part(
     let first = first.unwrap_or_else(|| options.voters().collect());
     let checker = Checker::new(&first, options.rules());
     let checker = checker.with_weights(options.weights()).without(&options.without);
+    let checker = checker.judged_by(options.custom.as_ref().map(Custom::judging));
     Shared {
         healed: None,
         outside: BTreeMap::new(),

@@ -28,9 +28,11 @@ use crate::faults::heal::LeftOut;
 use crate::faults::targets::{self, Rule};
 use crate::machine::fs::Pace;
 use crate::network::stream::LinkPace;
+use crate::workload::Custom;
 
 mod bounds;
 mod buggify;
+mod custom;
 mod draw;
 #[cfg(test)]
 mod drawn;
@@ -84,6 +86,8 @@ pub struct Pinned {
     pub buggify: Choice,
     /// The recipe of programs, which then are in every run that can have them.
     pub recipe: Option<Recipe>,
+    /// The user's workload.
+    pub custom: Option<Custom>,
 }
 
 /// Default of `outbound_bytes`.
@@ -165,6 +169,8 @@ pub struct Options {
     pub left_out: LeftOut,
     /// Promises whose violation does not fail the run.
     pub without: Vec<String>,
+    /// The user's workload; its programs do not use a recipe of the run.
+    pub custom: Option<Custom>,
 }
 
 /// Settings of the links between servers.

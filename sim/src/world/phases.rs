@@ -174,6 +174,10 @@ impl World {
     /// again.
     pub(super) fn settle(&mut self) -> bool {
         self.begin_phase("settle");
+        if self.shared.options.custom.is_some() {
+            // They may write without a pause, and queues would never drain.
+            self.clients.values_mut().for_each(|client| client.pause_program());
+        }
         self.some_leave();
         if !self.drain() {
             return false;

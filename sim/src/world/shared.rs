@@ -8,9 +8,10 @@ use zabkeeper_client::LinkId;
 use zabkeeper_core::driver::PeerDial;
 use zabkeeper_core::peer::Notification;
 use zabkeeper_core::store::Lane;
-use zabkeeper_core::{ConnId, Instant, ServerId, Zxid};
+use zabkeeper_core::{ConnId, Instant, ServerId, SessionId, Zxid};
 
 use crate::check::checker::{Check, Checker};
+use crate::check::judge::{Origin, Said};
 use crate::check::observe::{ClientId, Observation};
 use crate::clients::workload::KeySpace;
 use crate::engine::decisions::Decisions;
@@ -192,6 +193,12 @@ impl Shared {
     pub fn observe(&mut self, what: Observation<'_>) {
         self.recorder.observe(self.now, &what);
         self.checker.observe(self.now, self.recorder.trace.events(), what);
+    }
+
+    /// Passes what a program of the user's workload says to its judge.
+    pub(crate) fn hear(&mut self, client: ClientId, session: SessionId, said: &Said) {
+        let origin = Origin { at: self.now, client, session };
+        self.checker.hear(self.recorder.trace.events(), origin, said);
     }
 
     /// Counts a condition that occurred.

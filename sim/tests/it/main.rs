@@ -9,6 +9,7 @@ mod program;
 mod scenarios;
 mod scene;
 mod schedule;
+mod workload;
 
 use std::time::Duration;
 

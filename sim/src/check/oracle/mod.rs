@@ -223,6 +223,11 @@ impl Oracles {
         self.zab.pretend(id, last);
     }
 
+    /// The reference model.
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
     /// The ids of all oracles.
     pub fn ids() -> impl Iterator<Item = &'static str> {
         Id::ALL.into_iter().map(Id::name)

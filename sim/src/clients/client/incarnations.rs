@@ -2,11 +2,10 @@
 //!
 //! Owns their order. Must not know its calls.
 
-use zabkeeper_client::{Config, ConnectString, Engine, ServerAddr, Session};
+use zabkeeper_client::{Config, ConnectString, ServerAddr, Session};
 
 use super::calls::Probe;
 use super::*;
-use crate::clients::program::{Program, Recipe};
 use crate::engine::decisions::Due;
 use crate::network::stream::{Break, Silence};
 use crate::world::options::Options;
@@ -64,10 +63,7 @@ impl Client {
         // 0xbf5233a50219 of the swarm at bf5233a).
         config.read_only = self.read_only && !is_program;
         self.library = Some(if is_program {
-            let seed = u128::from(self.rng.word()) << 64 | u128::from(self.rng.word());
-            let (client, engine) = Engine::new(config, seed);
-            let recipe = Recipe::at(shared.options.workload.recipe);
-            Library::Program(Box::new(engine), Program::of(recipe, client, self.rng.fork()))
+            self.new_program(config, shared)
         } else {
             Library::Session(Box::new(Session::new(config, self.rng.word())))
         });
@@ -147,6 +143,7 @@ impl Client {
 
     fn end_incarnation(&mut self, shared: &mut Shared) {
         self.library = None;
+        self.mailbox = None;
         self.memory = Memory::default();
         self.incarnation += 1;
         self.abandons = false;

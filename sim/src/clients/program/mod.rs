@@ -251,6 +251,15 @@ impl Program {
         Program { future: Some(future), woken: Arc::new(Woken(AtomicBool::new(true))), told }
     }
 
+    /// A program that does what this future does, and tells nothing.
+    pub fn new(future: BoxFuture<'static, ()>) -> Program {
+        Program {
+            future: Some(future),
+            woken: Arc::new(Woken(AtomicBool::new(true))),
+            told: Arc::default(),
+        }
+    }
+
     /// Polls the program and the engine's commands until both wait for an input.
     pub fn run(&mut self, engine: &mut Engine, now: Instant, out: &mut Outbox) {
         let waker = Waker::from(self.woken.clone());

@@ -257,6 +257,7 @@ pub fn plain() -> Options {
         gone_one_in: 0,
         left_out: LeftOut::default(),
         without: Vec::new(),
+        custom: None,
     }
 }
 
@@ -270,6 +271,7 @@ fn each(options: &mut Options, visit: Visit<'_>) {
         map_salt: _,
         rules: _,
         without: _,
+        custom: _,
         at_marks: _,
         forks: _,
         duration,

@@ -8,6 +8,7 @@ use super::Flags;
 use crate::engine::fork;
 use crate::run::format;
 use crate::run::job::Job;
+use crate::workload::Custom;
 use crate::world::options::Profile;
 
 impl Flags {
@@ -21,14 +22,13 @@ impl Flags {
     /// The complete command that reproduces the run.
     pub fn repro(&self, job: &Job) -> String {
         let seed = job.seed;
-        let release = if cfg!(debug_assertions) { "" } else { "--release " };
+        let command = command(job.pinned.custom.as_ref());
         let only = self.stop().promise().map_or(String::new(), |id| format!(" --break-on {id}"));
         if let Some(path) = &self.schedule {
-            return repro_of(path) + &self.without_text() + &only;
+            return repro_of(path, job.pinned.custom.as_ref()) + &self.without_text() + &only;
         }
         let format = format::current();
-        let mut line =
-            format!("REPRO: cargo run {release}-p sim -- --seed {seed:#x} --format {format}");
+        let mut line = format!("REPRO: {command} -- --seed {seed:#x} --format {format}");
         if self.profile != Profile::Default {
             line.push_str(&format!(" --profile {}", self.profile));
         }
@@ -76,13 +76,23 @@ impl Flags {
     }
 }
 
-/// The command that runs a schedule again.
-pub fn repro_of(schedule: &Path) -> String {
-    let release = if cfg!(debug_assertions) { "" } else { "--release " };
+/// The command that starts this program, or the one with the user's workload.
+fn command(custom: Option<&Custom>) -> String {
+    const RUN: &str = "cargo run ";
+    let command = custom.map_or("cargo run -p sim", Custom::command);
+    match command.strip_prefix(RUN) {
+        Some(rest) if !cfg!(debug_assertions) => format!("{RUN}--release {rest}"),
+        Some(_) | None => command.to_owned(),
+    }
+}
+
+/// The command that runs a schedule again, with the user's workload if there is one.
+pub fn repro_of(schedule: &Path, custom: Option<&Custom>) -> String {
+    let command = command(custom);
     // A name that begins with a dash would parse as a flag.
     let name = quoted(&schedule.to_string_lossy());
     let between = if name.starts_with('-') { '=' } else { ' ' };
-    format!("REPRO: cargo run {release}-p sim -- --schedule{between}{name}")
+    format!("REPRO: {command} -- --schedule{between}{name}")
 }
 
 /// A word quoted for a shell.

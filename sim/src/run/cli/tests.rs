@@ -8,6 +8,8 @@ use zabkeeper_core::Instant;
 
 use super::values::{parse_duration, parse_instant, parse_profile, parse_range, parse_seed};
 use super::{Flags, repro_of};
+use crate::workload::{Custom, Judge, Reported, Truth, User, Workload};
+use crate::world::options::Pinned;
 
 #[test]
 fn repro_line_parses_to_the_same_run() {
@@ -22,6 +24,52 @@ fn repro_line_parses_to_the_same_run() {
         Flags::try_parse_from(["sim"].into_iter().chain(args.split_whitespace())).expect("valid");
     let job = |flags: &Flags| flags.job(flags.seed.expect("given"), &flags.pinned().expect("ok"));
     assert_eq!(job(&again), job(&flags));
+}
+
+/// A workload without programs.
+struct Nothing;
+
+impl Workload for Nothing {
+    type Report = ();
+
+    fn command(&self) -> &'static str {
+        "cargo run -p mine --example nothing"
+    }
+
+    fn promise(&self) -> &'static str {
+        "nothing happens"
+    }
+
+    fn program(&self, _: User<()>) -> impl Future<Output = ()> + Send + 'static {
+        std::future::ready(())
+    }
+
+    fn judge(&self) -> impl Judge<()> + 'static {
+        NoJudge
+    }
+}
+
+struct NoJudge;
+
+impl Judge<()> for NoJudge {
+    fn hear(&mut self, _: &Reported<'_, ()>, _: &Truth<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn repro_line_of_a_workload_has_its_command() {
+    let line = |args: &str| {
+        let flags = Flags::try_parse_from(args.split_whitespace()).expect("valid");
+        let custom = Some(Custom::new(Nothing));
+        let pinned = Pinned { custom, ..flags.pinned().expect("ok") };
+        flags.repro(&flags.job(42, &pinned)).replace("run --release ", "run ")
+    };
+    let drawn = line("sim --runs 3 --duration 1s");
+    let begin = "REPRO: cargo run -p mine --example nothing -- --seed 0x2a --format ";
+    assert!(drawn.starts_with(begin) && drawn.ends_with(" --duration 1000ms"), "{drawn}");
+    let replayed = line("sim --schedule a.schedule");
+    assert_eq!(replayed, "REPRO: cargo run -p mine --example nothing -- --schedule a.schedule");
 }
 
 #[test]
@@ -79,7 +127,7 @@ fn flags_without_effect_are_refused() {
 #[test]
 fn repro_line_quotes_file_names_for_a_shell() {
     let line = |name: &str| {
-        repro_of(Path::new(name)).split_once("--schedule").map(|(_, rest)| rest.to_owned())
+        repro_of(Path::new(name), None).split_once("--schedule").map(|(_, rest)| rest.to_owned())
     };
     assert_eq!(line("corpus/a.schedule").as_deref(), Some(" corpus/a.schedule"));
     assert_eq!(line("--seed").as_deref(), Some("=--seed"));

@@ -112,6 +112,7 @@ impl Options {
             gone_one_in,
             left_out: draw_left_out(profile, quiet, servers, seeds),
             without: pinned.without.clone(),
+            custom: pinned.custom.clone(),
         };
         draw_growth(&mut options, !quiet, &mut seeds.stream("config/growth", 0));
         draw_observers(&mut options, &mut seeds.stream("config/observers", 0));
@@ -124,6 +125,7 @@ impl Options {
         let carries = disk.sync_mean <= SLOW_SYNC && load <= CARRIED / 2;
         let mut rng = seeds.stream("config/buggify", 0);
         pinned.buggify.apply(&mut options, (!quiet, carries), &mut rng);
+        options.suit_workload();
         options
     }
 }

@@ -163,8 +163,11 @@ impl Options {
             writeln!(f, "read-only mode, accepted by one client in {one_in}")?;
         }
         if workload.programs > 0 {
-            let recipe = Recipe::at(workload.recipe);
-            writeln!(f, "programs  {} clients use the recipe {recipe:?}", workload.programs)?;
+            let what = match &self.custom {
+                Some(custom) => format!("run the workload of `{}`", custom.command()),
+                None => format!("use the recipe {:?}", Recipe::at(workload.recipe)),
+            };
+            writeln!(f, "programs  {} clients {what}", workload.programs)?;
         }
         if !self.server.leader_serves {
             writeln!(f, "leaders   serve no clients")?;
