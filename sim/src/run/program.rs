@@ -220,14 +220,15 @@ fn explanation(failure: &Failure, report: &Report, timeline: Option<&Timeline>) 
 
 /// The source of a single run, from which it can be repeated exactly.
 enum Source {
-    Seed(Job),
+    Seed(Box<Job>),
     Schedule(Box<Schedule>),
 }
 
 impl Source {
     fn of(flags: &Flags, pinned: &Pinned) -> Result<Source, u8> {
         let Some(path) = &flags.schedule else {
-            return Ok(Source::Seed(flags.job(flags.seed.unwrap_or(flags.base_seed), pinned)));
+            let job = flags.job(flags.seed.unwrap_or(flags.base_seed), pinned);
+            return Ok(Source::Seed(Box::new(job)));
         };
         let mut schedule = read_schedule(path).map_err(|why| {
             print_error(&format!("--schedule {}: {why}\n", path.display()));

@@ -4,7 +4,7 @@ use sim::record::trace::TraceSink;
 use sim::run::determinism;
 use sim::run::job::{self, Job};
 use sim::workload::{Custom, Judge, Reported, Truth, User, Workload};
-use sim::world::options::{Pinned, Profile};
+use sim::world::options::Profile;
 use zabkeeper_client::CreateMode;
 
 use crate::{assert_passed, run};
@@ -28,10 +28,7 @@ const NAIVE: u64 = 1;
 
 #[test]
 fn naive_lock_fails_with_the_same_run_each_time() {
-    let job = Job {
-        pinned: Pinned { custom: Some(Custom::new(NaiveLock)), ..Pinned::default() },
-        ..job_of(NAIVE, Profile::Default, NaiveLock)
-    };
+    let job = job_of(NAIVE, Profile::Default, NaiveLock);
     let (first, again) = (run(&job), determinism::check(&job));
     let failure = first.outcome.failure.as_ref().expect("two programs hold the lock");
     assert_eq!(failure.id, "WORKLOAD");
