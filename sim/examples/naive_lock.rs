@@ -73,7 +73,7 @@ async fn acquire(client: &Client, path: &str) -> Result<(), Error> {
         match client.create(path, "", CreateMode::Ephemeral).await {
             Ok(_) => return Ok(()),
             Err(error) if error.is_fatal() => return Err(error),
-            // The fault: the connection was lost during the last attempt, so the node "must be" ours.
+            // The fault: the last attempt lost its connection, so the node "must be" our own.
             Err(error) if error.is(ErrorCode::NodeExists) && is_retry => return Ok(()),
             Err(error) => is_retry = error.is_recoverable(),
         }
