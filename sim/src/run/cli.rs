@@ -403,7 +403,9 @@ impl Flags {
         match &self.command {
             Some(Command::Mutate(_)) => Some("mutate"),
             Some(Command::Speed(_)) => Some("speed"),
-            None => self.evidence_log.then_some("--evidence-log"),
+            None => {
+                given(&[("--evidence-log", self.evidence_log), ("--recipe", self.recipe.is_some())])
+            }
         }
     }
 

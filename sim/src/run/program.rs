@@ -49,7 +49,7 @@ pub fn main() -> u8 {
 }
 
 /// The `main` of a program that runs a user's workload: it has the simulator's command line, but
-/// for `mutate`, `speed` and `--evidence-log`, and its exit codes (`--help` has both).
+/// for `mutate`, `speed`, `--evidence-log` and `--recipe`, and its exit codes (`--help` has both).
 pub fn main_with(workload: impl Workload) -> ExitCode {
     ExitCode::from(code_of(Some(Custom::new(workload))))
 }
