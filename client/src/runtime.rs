@@ -166,7 +166,9 @@ impl<R: Runtime> Driver<R> {
     /// Arranges to be woken at the deadline. Returns whether it has passed already.
     fn rest(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(deadline) = self.engine.next_deadline() else { return false };
-        if self.sleep.as_ref().is_none_or(|(at, _)| *at != deadline) {
+        // Each request and reply defers the deadline. A timer that is early costs one more turn,
+        // and less than a new timer each time.
+        if self.sleep.as_ref().is_none_or(|(at, _)| *at > deadline) {
             self.sleep = Some((deadline, Box::pin(self.runtime.sleep_until(deadline))));
         }
         let Some((_, sleep)) = &mut self.sleep else { return false };

@@ -9,6 +9,9 @@ use super::connect::ConnectString;
 /// The request with paths as the server knows them; `None` if a path is relative and would leave
 /// the chroot.
 pub(crate) fn put_on(connect: &ConnectString, mut request: Request) -> Option<Request> {
+    if connect.chroot().is_empty() {
+        return Some(request);
+    }
     for path in paths_of(&mut request) {
         *path = connect.to_server(std::mem::take(path))?;
     }
@@ -17,6 +20,9 @@ pub(crate) fn put_on(connect: &ConnectString, mut request: Request) -> Option<Re
 
 /// The reply with paths as the caller knows them. Names of children are not paths.
 pub(crate) fn take_off(connect: &ConnectString, body: ReplyBody) -> ReplyBody {
+    if connect.chroot().is_empty() {
+        return body;
+    }
     match body {
         ReplyBody::Path(path) => ReplyBody::Path(connect.to_caller(path)),
         ReplyBody::PathStat(path, stat) => ReplyBody::PathStat(connect.to_caller(path), stat),

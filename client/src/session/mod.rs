@@ -15,7 +15,7 @@ pub(crate) mod watches;
 
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use zabkeeper_core::wire::{ConnectResponse, Password, Request, ServerFrames};
 use zabkeeper_core::{Instant, SessionId, Zxid};
 
@@ -81,7 +81,7 @@ impl Session {
                 self.lose(now, Disconnect::DialFailed, out);
             }
             Input::Received { link, bytes } if self.link() == Some(link) => {
-                self.received(now, &bytes, out);
+                self.received(now, bytes, out);
             }
             Input::Disconnected { link } if self.link() == Some(link) => {
                 self.lose(now, Disconnect::Disconnected, out);
@@ -198,10 +198,10 @@ impl Session {
         self.phase = Phase::Handshaking { link, deadline, inbound: BytesMut::new() };
     }
 
-    fn received(&mut self, now: Instant, bytes: &[u8], out: &mut Outbox) {
+    fn received(&mut self, now: Instant, bytes: Bytes, out: &mut Outbox) {
         let outcome = match &mut self.phase {
             Phase::Handshaking { inbound, .. } => {
-                inbound.extend_from_slice(bytes);
+                inbound.extend_from_slice(&bytes);
                 match ServerFrames::new(REPLY_BYTES_MAX).first(inbound) {
                     Ok(None) => return,
                     Ok(Some(response)) => return self.answered(now, &response, out),

@@ -25,12 +25,17 @@ use super::watches::Change;
 /// may have a million children; but an invalid length must not exhaust the memory.
 pub(crate) const REPLY_BYTES_MAX: u32 = 256 << 20;
 
+/// Memory that is allocated for requests at once, bytes: enough for some tens of small ones.
+const OUTBOUND_BYTES: usize = 8 << 10;
+
 #[derive(Debug)]
 pub(crate) struct Serving {
     pub(crate) link: LinkId,
     /// [`State::Connected`], or that of a read-only server.
     state: State,
     inbound: BytesMut,
+    /// Encoded requests of the present step. Its memory serves several steps.
+    outbound: BytesMut,
     awaited: VecDeque<Awaited>,
     /// Outstanding auth requests. Their replies come in order, but may overtake other replies.
     auths: VecDeque<AwaitedAuth>,
@@ -105,24 +110,24 @@ impl Serving {
             link,
             state,
             inbound,
+            outbound: BytesMut::with_capacity(OUTBOUND_BYTES),
             awaited: VecDeque::new(),
             auths: VecDeque::new(),
             heard: now,
             sent: now,
             closing: false,
         };
-        let mut bytes = BytesMut::new();
         for credential in &kept.auths {
-            serving.auth(None, credential.clone(), &mut bytes);
+            serving.auth(None, credential.clone());
         }
         for batch in kept.set_watches() {
             let frame = RequestFrame { xid: XID_SET_WATCHES, request: Request::SetWatches(batch) };
-            serving.ask(&frame, What::SetWatches, &mut bytes);
+            serving.ask(&frame, What::SetWatches);
         }
         for (call, request) in std::mem::take(&mut kept.queue) {
-            serving.call(call, request, &mut bytes, kept, out);
+            serving.call(call, request, kept, out);
         }
-        serving.send(now, bytes, out);
+        serving.send(now, out);
         serving
     }
 
@@ -148,9 +153,8 @@ impl Serving {
         kept: &mut SessionState,
         out: &mut Outbox,
     ) {
-        let mut bytes = BytesMut::new();
-        self.call(call, request, &mut bytes, kept, out);
-        self.send(now, bytes, out);
+        self.call(call, request, kept, out);
+        self.send(now, out);
     }
 
     pub(crate) fn close(&mut self, now: Instant, kept: &mut SessionState, out: &mut Outbox) {
@@ -158,10 +162,9 @@ impl Serving {
             return;
         }
         self.closing = true;
-        let mut bytes = BytesMut::new();
         let frame = RequestFrame { xid: kept.next_xid(), request: Request::CloseSession };
-        self.ask(&frame, What::CloseSession, &mut bytes);
-        self.send(now, bytes, out);
+        self.ask(&frame, What::CloseSession);
+        self.send(now, out);
     }
 
     pub(crate) fn next_deadline(&self, kept: &SessionState) -> Instant {
@@ -178,16 +181,20 @@ impl Serving {
             return Err(Disconnect::Silent);
         }
         if now >= self.sent.after(kept.ping_interval()) {
-            let mut bytes = BytesMut::new();
-            RequestFrame { xid: XID_PING, request: Request::Ping }.encode(&mut bytes);
-            self.send(now, bytes, out);
+            RequestFrame { xid: XID_PING, request: Request::Ping }.encode(&mut self.outbound);
+            self.send(now, out);
         }
         Ok(())
     }
 
-    pub(crate) fn received(&mut self, now: Instant, bytes: &[u8]) {
+    pub(crate) fn received(&mut self, now: Instant, bytes: Bytes) {
         self.heard = now;
-        self.inbound.extend_from_slice(bytes);
+        if self.inbound.is_empty() {
+            // Without a copy, unless the host has kept the bytes.
+            self.inbound = bytes.into();
+        } else {
+            self.inbound.extend_from_slice(&bytes);
+        }
     }
 
     /// Handles all complete frames that have been received.
@@ -228,46 +235,41 @@ impl Serving {
         }
     }
 
-    fn call(
-        &mut self,
-        call: CallId,
-        request: Request,
-        bytes: &mut BytesMut,
-        kept: &mut SessionState,
-        out: &mut Outbox,
-    ) {
+    fn call(&mut self, call: CallId, request: Request, kept: &mut SessionState, out: &mut Outbox) {
         if let Request::Auth { scheme, auth } = request {
-            return self.auth(Some(call), Credential { scheme, auth }, bytes);
+            return self.auth(Some(call), Credential { scheme, auth });
         }
         let change = Change::of(&request);
-        let begin = bytes.len();
+        let begin = self.outbound.len();
         let frame = RequestFrame { xid: kept.next_xid(), request };
-        self.ask(&frame, What::Call { call, change }, bytes);
-        let frame_length = bytes.len() - begin - 4;
+        self.ask(&frame, What::Call { call, change });
+        let frame_length = self.outbound.len() - begin - 4;
         if frame_length > kept.config.request_bytes_max as usize {
-            bytes.truncate(begin);
+            self.outbound.truncate(begin);
             self.awaited.pop_back();
             out.effects.push(Effect::Completed(call, Err(Failure::TooLarge)));
         }
     }
 
-    fn ask(&mut self, frame: &RequestFrame, what: What, bytes: &mut BytesMut) {
-        frame.encode(bytes);
+    fn ask(&mut self, frame: &RequestFrame, what: What) {
+        frame.encode(&mut self.outbound);
         let kind = frame.request.reply_kind();
         self.awaited.push_back(Awaited { xid: frame.xid, kind, what });
     }
 
-    fn auth(&mut self, call: Option<CallId>, credential: Credential, bytes: &mut BytesMut) {
+    fn auth(&mut self, call: Option<CallId>, credential: Credential) {
         let Credential { scheme, auth } = credential.clone();
         let request = Request::Auth { scheme, auth };
-        RequestFrame { xid: XID_AUTH, request }.encode(bytes);
+        RequestFrame { xid: XID_AUTH, request }.encode(&mut self.outbound);
         self.auths.push_back(AwaitedAuth { call, credential });
     }
 
-    fn send(&mut self, now: Instant, bytes: BytesMut, out: &mut Outbox) {
-        if !bytes.is_empty() {
+    /// Sends what has been encoded since the last time.
+    fn send(&mut self, now: Instant, out: &mut Outbox) {
+        if !self.outbound.is_empty() {
             self.sent = now;
-            out.effects.push(Effect::Send { link: self.link, bytes: bytes.freeze() });
+            let bytes = self.outbound.split().freeze();
+            out.effects.push(Effect::Send { link: self.link, bytes });
         }
     }
 
