@@ -4,7 +4,7 @@
 //! carries out the effects that it leaves, as for a bare session. The driver for tokio and the
 //! simulator use the same engine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -76,7 +76,8 @@ struct Waiter {
 pub struct Engine {
     session: Session,
     commands: mpsc::UnboundedReceiver<Command>,
-    calls: BTreeMap<CallId, Waiter>,
+    /// By ascending id: nearly always the first call is answered first.
+    calls: VecDeque<(CallId, Waiter)>,
     last_call: u64,
     /// When calls time out.
     deadlines: BTreeSet<(Instant, CallId)>,
@@ -103,7 +104,7 @@ impl Engine {
         let engine = Engine {
             session,
             commands,
-            calls: BTreeMap::new(),
+            calls: VecDeque::new(),
             last_call: 0,
             deadlines: BTreeSet::new(),
             request_timeout: None,
@@ -187,7 +188,7 @@ impl Engine {
 
     /// Is a request under way that sets this watch again?
     fn is_being_set(&self, path: &str, mode: AddWatchMode) -> bool {
-        let mut wanted = self.calls.values().filter_map(|waiter| waiter.wanted.as_ref());
+        let mut wanted = self.calls.iter().filter_map(|(_, waiter)| waiter.wanted.as_ref());
         wanted.any(|(other, wanted)| other == path && *wanted == Wanted::Stream(mode))
     }
 
@@ -198,7 +199,7 @@ impl Engine {
                 let call = CallId(self.last_call);
                 let deadline = self.request_timeout.map(|timeout| now.after(timeout));
                 self.deadlines.extend(deadline.map(|at| (at, call)));
-                self.calls.insert(call, Waiter { reply, wanted, deadline });
+                self.calls.push_back((call, Waiter { reply, wanted, deadline }));
                 let input = match request {
                     Asked::Request(request) => Input::Submit(call, request),
                     Asked::Config(watch) => Input::ReadConfig(call, watch),
@@ -242,7 +243,7 @@ impl Engine {
 
     fn complete(&mut self, call: CallId, result: Result<Done, Failure>) {
         // A call that has timed out has no waiter any more.
-        let Some(Waiter { reply, wanted, deadline }) = self.calls.remove(&call) else { return };
+        let Some(Waiter { reply, wanted, deadline }) = self.take_call(call) else { return };
         if let Some(deadline) = deadline {
             self.deadlines.remove(&(deadline, call));
         }
@@ -263,6 +264,11 @@ impl Engine {
         let _ = reply.send((result, watch));
     }
 
+    fn take_call(&mut self, call: CallId) -> Option<Waiter> {
+        let at = self.calls.binary_search_by_key(&call, |(id, _)| *id).ok()?;
+        self.calls.remove(at).map(|(_, waiter)| waiter)
+    }
+
     fn tell(&mut self, state: State) {
         self.states.retain(|states| states.unbounded_send(state).is_ok());
         let Some(why) = state.failure() else { return };
@@ -279,7 +285,7 @@ impl Engine {
     fn time_calls_out(&mut self, now: Instant) {
         while let Some((at, call)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.remove(&(at, call));
-            if let Some(waiter) = self.calls.remove(&call) {
+            if let Some(waiter) = self.take_call(call) {
                 let _ = waiter.reply.send((Err(Failure::TimedOut), None));
             }
         }
