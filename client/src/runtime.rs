@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures::io::{AsyncRead, AsyncWrite};
@@ -41,18 +41,25 @@ pub trait Runtime: Unpin {
 pub struct Driver<R: Runtime> {
     engine: Engine,
     runtime: R,
-    connecting: Option<(LinkId, Pin<Box<R::Connect>>)>,
-    link: Option<Link<R::Connection>>,
+    /// One at most serves the session, or is to; another one may ask a server for its mode.
+    links: Vec<Link<R>>,
     sleep: Option<(Instant, Pin<Box<R::Sleep>>)>,
     out: Outbox,
     buffer: Box<[u8]>,
 }
 
-/// A connection, and what is to be written to it.
-struct Link<C> {
+struct Link<R: Runtime> {
     id: LinkId,
-    connection: C,
-    unwritten: BytesMut,
+    stage: Stage<R>,
+}
+
+enum Stage<R: Runtime> {
+    Connecting(Pin<Box<R::Connect>>),
+    /// A connection, and what is to be written to it.
+    Open {
+        connection: R::Connection,
+        unwritten: BytesMut,
+    },
 }
 
 impl<R: Runtime> Driver<R> {
@@ -61,8 +68,7 @@ impl<R: Runtime> Driver<R> {
         Driver {
             engine,
             runtime,
-            connecting: None,
-            link: None,
+            links: Vec::new(),
             sleep: None,
             out: Outbox::default(),
             buffer: vec![0; READ_BYTES].into(),
@@ -71,38 +77,11 @@ impl<R: Runtime> Driver<R> {
 
     /// Passes one event on, if there is one. Received bytes come before a deadline that is due.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some((link, connect)) = &mut self.connecting
-            && let Poll::Ready(result) = connect.as_mut().poll(cx)
-        {
-            let id = *link;
-            self.connecting = None;
-            let input = match result {
-                Ok(connection) => {
-                    self.link = Some(Link { id, connection, unwritten: BytesMut::new() });
-                    Input::Dialled { link: id }
-                }
-                Err(_) => Input::DialFailed { link: id },
-            };
-            self.step(input);
-            return Poll::Ready(());
-        }
-        if let Some(link) = &mut self.link
-            && let Poll::Ready(read) =
-                Pin::new(&mut link.connection).poll_read(cx, &mut self.buffer)
-        {
-            let id = link.id;
-            let input = match read {
-                Ok(count) if count > 0 => Input::Received {
-                    link: id,
-                    bytes: Bytes::copy_from_slice(&self.buffer[..count]),
-                },
-                Ok(_) | Err(_) => {
-                    self.link = None;
-                    Input::Disconnected { link: id }
-                }
-            };
-            self.step(input);
-            return Poll::Ready(());
+        for link in &mut self.links {
+            if let Poll::Ready(input) = link.poll_input(cx, &mut self.buffer) {
+                self.step(input);
+                return Poll::Ready(());
+            }
         }
         let now = self.runtime.now();
         if self.engine.poll_commands(now, cx, &mut self.out).is_ready() {
@@ -116,6 +95,9 @@ impl<R: Runtime> Driver<R> {
     }
 
     fn step(&mut self, input: Input) {
+        if let Input::DialFailed { link } | Input::Disconnected { link } = &input {
+            self.links.retain(|other| other.id != *link);
+        }
         self.engine.step(self.runtime.now(), input, &mut self.out);
     }
 
@@ -123,18 +105,16 @@ impl<R: Runtime> Driver<R> {
         for effect in self.out.effects.drain(..) {
             match effect {
                 Effect::Dial { link, server } => {
-                    let connect = self.runtime.connect(&server);
-                    self.connecting = Some((link, Box::pin(connect)));
+                    let connect = Box::pin(self.runtime.connect(&server));
+                    self.links.push(Link { id: link, stage: Stage::Connecting(connect) });
                 }
                 Effect::Send { link, bytes } => {
-                    if let Some(open) = self.link.as_mut().filter(|open| open.id == link) {
-                        open.unwritten.extend_from_slice(&bytes);
+                    let link = self.links.iter_mut().find(|other| other.id == link);
+                    if let Some(Link { stage: Stage::Open { unwritten, .. }, .. }) = link {
+                        unwritten.extend_from_slice(&bytes);
                     }
                 }
-                Effect::HangUp { link } => {
-                    self.connecting.take_if(|(connecting, _)| *connecting == link);
-                    self.link.take_if(|open| open.id == link);
-                }
+                Effect::HangUp { link } => self.links.retain(|other| other.id != link),
                 Effect::Completed(..) | Effect::Event(_) | Effect::State(_) => {
                     unreachable!("the engine handles them")
                 }
@@ -142,25 +122,13 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    /// Writes what the connection takes. Returns whether it has failed.
+    /// Writes what the connections take. Returns whether one has failed.
     fn write(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(link) = &mut self.link else { return false };
-        while !link.unwritten.is_empty() {
-            let written = Pin::new(&mut link.connection).poll_write(cx, &link.unwritten);
-            match written {
-                Poll::Ready(Ok(count)) if count > 0 => link.unwritten.advance(count),
-                Poll::Ready(_) => {
-                    let id = link.id;
-                    self.link = None;
-                    self.step(Input::Disconnected { link: id });
-                    return true;
-                }
-                Poll::Pending => return false,
-            }
+        let failed = self.links.iter_mut().find_map(|link| link.write(cx).err());
+        if let Some(link) = failed {
+            self.step(Input::Disconnected { link });
         }
-        // Without a buffer of its own in the connection this is free.
-        let _ = Pin::new(&mut link.connection).poll_flush(cx);
-        false
+        failed.is_some()
     }
 
     /// Arranges to be woken at the deadline. Returns whether it has passed already.
@@ -177,6 +145,49 @@ impl<R: Runtime> Driver<R> {
             self.sleep = None;
         }
         passed
+    }
+}
+
+impl<R: Runtime> Link<R> {
+    /// The outcome of connecting, or received bytes, or the end.
+    fn poll_input(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Input> {
+        let link = self.id;
+        let input = match &mut self.stage {
+            Stage::Connecting(connect) => match ready!(connect.as_mut().poll(cx)) {
+                Ok(connection) => {
+                    self.stage = Stage::Open { connection, unwritten: BytesMut::new() };
+                    Input::Dialled { link }
+                }
+                Err(_) => Input::DialFailed { link },
+            },
+            Stage::Open { connection, .. } => {
+                match ready!(Pin::new(connection).poll_read(cx, buffer)) {
+                    Ok(count) if count > 0 => {
+                        Input::Received { link, bytes: Bytes::copy_from_slice(&buffer[..count]) }
+                    }
+                    Ok(_) | Err(_) => Input::Disconnected { link },
+                }
+            }
+        };
+        Poll::Ready(input)
+    }
+
+    /// Writes what the connection takes.
+    ///
+    /// # Errors
+    /// The connection has failed.
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<(), LinkId> {
+        let Stage::Open { connection, unwritten } = &mut self.stage else { return Ok(()) };
+        while !unwritten.is_empty() {
+            match Pin::new(&mut *connection).poll_write(cx, unwritten) {
+                Poll::Ready(Ok(count)) if count > 0 => unwritten.advance(count),
+                Poll::Ready(_) => return Err(self.id),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        // Without a buffer of its own in the connection this is free.
+        let _ = Pin::new(connection).poll_flush(cx);
+        Ok(())
     }
 }
 

@@ -20,7 +20,9 @@ pub struct Config {
     /// An existing session to resume instead of creating one (CLIENT-17). Default `None`.
     pub resume: Option<(SessionId, Password)>,
     /// Whether a read-only server may serve the session (RO-02): such a server answers reads from a
-    /// state that may be old, and refuses all else with -119. Default: no.
+    /// state that may be old, and refuses all else with -119. Meanwhile the session asks the other
+    /// servers, ever more rarely, and moves to the first one that takes writes (RO-04). Default:
+    /// no.
     pub read_only: bool,
     /// Maximum number of outstanding calls; one more fails with
     /// [`Failure::Full`](crate::Failure::Full). Default 10,000, at least 1. Bounds the memory of a

@@ -12,6 +12,8 @@
 //!    unless [`Effect::HangUp`] comes first. After [`Effect::HangUp`] no input of the link is
 //!    required.
 //! 4. If the host drops bytes of a link, it reports [`Input::Disconnected`].
+//! 5. There are at most two links at a time: while a read-only server serves the session, another
+//!    one may be asked for its mode.
 
 use std::fmt;
 
@@ -73,6 +75,23 @@ pub enum Input {
     Close,
 }
 
+impl Input {
+    /// The link that this comes from.
+    pub(crate) fn link(&self) -> Option<LinkId> {
+        match self {
+            Input::Dialled { link }
+            | Input::DialFailed { link }
+            | Input::Received { link, .. }
+            | Input::Disconnected { link } => Some(*link),
+            Input::Timeout
+            | Input::Submit(..)
+            | Input::ReadConfig(..)
+            | Input::Servers(_)
+            | Input::Close => None,
+        }
+    }
+}
+
 /// The effects of steps. The host empties it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outbox {
@@ -94,7 +113,7 @@ pub enum Effect {
     Send {
         /// The connection.
         link: LinkId,
-        /// Complete frames.
+        /// Complete frames, or a four-letter command.
         bytes: Bytes,
     },
     /// Close a connection, or cancel the attempt to establish it.
@@ -216,6 +235,8 @@ pub enum Disconnect {
     Disconnected,
     /// The list of servers has changed, and the session moves to another one.
     Moves,
+    /// The session moves from a read-only server to a read-write one (RO-04).
+    ReadWriteFound,
     /// The server has sent bytes that are no valid frame.
     Malformed(Malformed),
     /// The server has answered another request than the oldest outstanding one (CLIENT-13).
@@ -367,6 +388,7 @@ impl fmt::Display for Disconnect {
             }
             Disconnect::Disconnected => write!(f, "connection closed"),
             Disconnect::Moves => write!(f, "moves to another server of the new list"),
+            Disconnect::ReadWriteFound => write!(f, "moves to a read-write server"),
             Disconnect::Malformed(malformed) => write!(f, "server sent bad data: {malformed}"),
             Disconnect::WrongXid { expected: Some(expected), got } => {
                 write!(f, "server answered request {got} while {expected} was waiting")

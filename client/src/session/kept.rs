@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use zabkeeper_core::wire::{ConnectRequest, Password, Request, Secret, SetWatches};
+use zabkeeper_core::wire::{
+    ConnectRequest, ConnectResponse, Password, Request, Secret, SetWatches,
+};
 use zabkeeper_core::{Instant, SessionId, Zxid};
 
 use super::config::Config;
@@ -27,6 +29,9 @@ pub(crate) struct SessionState {
     /// Zero until a server has accepted the session.
     pub(crate) id: SessionId,
     pub(crate) password: Password,
+    /// A read-write server has accepted the session, or the caller resumes it. The session of a
+    /// read-only server is known to that server alone.
+    is_known: bool,
     pub(crate) last_zxid: Zxid,
     /// Every watch has received the events of changes up to this zxid. It is behind `last_zxid`
     /// while several setWatches requests are outstanding: a reply to one of them confirms only the
@@ -67,6 +72,7 @@ impl SessionState {
             servers: Servers::new(config.servers.servers(), &mut rng),
             id,
             password,
+            is_known: config.resume.is_some(),
             last_zxid: Zxid::ZERO,
             told: Zxid::ZERO,
             watches: Watches::default(),
@@ -82,19 +88,27 @@ impl SessionState {
     }
 
     /// Records that a server has accepted the session.
-    pub(crate) fn accepted(&mut self, id: SessionId, password: Password, timeout_ms: i32) {
-        self.id = id;
-        self.password = password;
-        self.timeout = millis(timeout_ms);
+    pub(crate) fn accepted(&mut self, response: &ConnectResponse, read_only: bool) {
+        self.id = response.session;
+        self.password = response.password;
+        self.is_known |= !read_only;
+        self.timeout = millis(response.timeout_ms);
         self.servers.accepted();
     }
 
+    /// The session to resume; zeros for a new one, also while only read-only servers have accepted
+    /// the session (RO-04).
+    pub(crate) fn identity(&self) -> (SessionId, Password) {
+        if self.is_known { (self.id, self.password) } else { Default::default() }
+    }
+
     pub(crate) fn handshake(&self) -> ConnectRequest {
+        let (session, password) = self.identity();
         ConnectRequest {
             last_zxid_seen: self.last_zxid,
             timeout_ms: self.config.session_timeout_ms,
-            session: self.id,
-            password: self.password.to_vec().into(),
+            session,
+            password: password.to_vec().into(),
             read_only: Some(self.config.read_only),
         }
     }

@@ -9,6 +9,7 @@ mod connect;
 mod io;
 mod kept;
 mod rng;
+mod search;
 mod servers;
 mod serving;
 pub(crate) mod watches;
@@ -25,6 +26,7 @@ pub(crate) use self::connect::path_fault;
 pub use self::connect::{ConnectString, ConnectStringError, ServerAddr};
 pub use self::io::{CallId, Disconnect, Done, Effect, Failure, Input, LinkId, Outbox, State};
 use self::kept::SessionState;
+use self::search::Search;
 use self::serving::{End, Flow, REPLY_BYTES_MAX, Serving};
 
 /// The node that shows the ensemble's configuration.
@@ -74,6 +76,13 @@ impl Session {
 
     /// Handles one input and appends effects to `out`. `now` must not go back.
     pub fn step(&mut self, now: Instant, input: Input, out: &mut Outbox) {
+        if let Some(search) = input.link().and_then(|link| self.search_on(link)) {
+            if let Some(server) = search.step(&input, out) {
+                self.kept.servers.try_next(&server);
+                self.lose(now, Disconnect::ReadWriteFound, out);
+            }
+            return;
+        }
         match input {
             Input::Timeout => self.timeout(now, out),
             Input::Dialled { link } => self.dialled(now, link, out),
@@ -160,6 +169,19 @@ impl Session {
         }
     }
 
+    /// The search that asks a server on this link.
+    fn search_on(&mut self, link: LinkId) -> Option<&mut Search> {
+        match &mut self.phase {
+            Phase::Serving(serving) => {
+                serving.search.as_deref_mut().filter(|search| search.link() == Some(link))
+            }
+            Phase::Waiting { .. }
+            | Phase::Dialling { .. }
+            | Phase::Handshaking { .. }
+            | Phase::Over(_) => None,
+        }
+    }
+
     fn timeout(&mut self, now: Instant, out: &mut Outbox) {
         let lost = match &mut self.phase {
             Phase::Waiting { until } if now >= *until => {
@@ -172,7 +194,7 @@ impl Session {
             }
             Phase::Dialling { deadline, .. } if now >= *deadline => Disconnect::DialTimeout,
             Phase::Handshaking { deadline, .. } if now >= *deadline => Disconnect::HandshakeTimeout,
-            Phase::Serving(serving) => match serving.timeout(now, &self.kept, out) {
+            Phase::Serving(serving) => match serving.timeout(now, &mut self.kept, out) {
                 Ok(()) => return,
                 Err(loss) => loss,
             },
@@ -227,7 +249,7 @@ impl Session {
         if response.timeout_ms <= 0 {
             return self.end(End::Expired, out);
         }
-        let expected = self.kept.id;
+        let expected = self.kept.identity().0;
         if expected != SessionId(0) && expected != response.session {
             return self.lose(
                 now,
@@ -235,8 +257,8 @@ impl Session {
                 out,
             );
         }
-        self.kept.accepted(response.session, response.password, response.timeout_ms);
         let read_only = response.read_only == Some(true);
+        self.kept.accepted(response, read_only);
         let state = if read_only { State::ConnectedReadOnly } else { State::Connected };
         out.effects.push(Effect::State(state));
         let mut serving = Serving::begin(now, (link, state), inbound, &mut self.kept, out);
@@ -335,7 +357,8 @@ impl Session {
         self.kept.last_loss = Some(loss);
         let until = self.kept.redial_at(now);
         let lost = std::mem::replace(&mut self.phase, Phase::Waiting { until });
-        if let Phase::Serving(serving) = lost {
+        if let Phase::Serving(mut serving) = lost {
+            serving.end_search(out);
             let closing = serving.is_closing();
             serving.fail(Failure::ConnectionLoss, out);
             if closing {
@@ -351,7 +374,8 @@ impl Session {
             out.effects.push(Effect::HangUp { link });
         }
         let failure = end.failure();
-        if let Phase::Serving(serving) = std::mem::replace(&mut self.phase, Phase::Over(end)) {
+        if let Phase::Serving(mut serving) = std::mem::replace(&mut self.phase, Phase::Over(end)) {
+            serving.end_search(out);
             serving.fail(failure, out);
         }
         self.kept.fail_queue(failure, out);

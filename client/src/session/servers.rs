@@ -52,6 +52,22 @@ impl Servers {
         self.untried = self.order.len() - 1;
     }
 
+    /// The servers besides the one taken last, numbered in turn from the next one to try; `None` if
+    /// there is no other.
+    pub(crate) fn other(&self, number: usize) -> Option<&ServerAddr> {
+        let (before, after) = self.order.split_at(self.next);
+        let others = after.iter().chain(before);
+        let others = others.filter(|server| Some(*server) != self.last.as_ref());
+        number.checked_rem(others.clone().count()).and_then(|number| others.clone().nth(number))
+    }
+
+    /// Lets this server be taken next, if it is still listed.
+    pub(crate) fn try_next(&mut self, server: &ServerAddr) {
+        if let Some(at) = self.order.iter().position(|listed| listed == server) {
+            self.next = at;
+        }
+    }
+
     /// Replaces the list. Returns whether the session is to leave the server taken last.
     ///
     /// The probabilities make the clients of all servers equally many again (CLIENT-06): where the

@@ -19,6 +19,7 @@ use zabkeeper_core::{ErrorCode, Instant, Zxid};
 use super::chroot;
 use super::io::{CallId, Disconnect, Done, Effect, Failure, LinkId, Outbox, State};
 use super::kept::{Credential, SessionState};
+use super::search::Search;
 use super::watches::Change;
 
 /// Largest accepted frame of a server, bytes. `jute.maxbuffer` does not limit replies, and a node
@@ -42,6 +43,8 @@ pub(crate) struct Serving {
     heard: Instant,
     sent: Instant,
     closing: bool,
+    /// Present while a read-only server serves the session, which is rare; hence the box.
+    pub(crate) search: Option<Box<Search>>,
 }
 
 #[derive(Debug)]
@@ -116,6 +119,7 @@ impl Serving {
             heard: now,
             sent: now,
             closing: false,
+            search: (state == State::ConnectedReadOnly).then(|| Box::new(Search::begin(now))),
         };
         for credential in &kept.auths {
             serving.auth(None, credential.clone());
@@ -162,19 +166,28 @@ impl Serving {
             return;
         }
         self.closing = true;
+        self.end_search(out);
         let frame = RequestFrame { xid: kept.next_xid(), request: Request::CloseSession };
         self.ask(&frame, What::CloseSession);
         self.send(now, out);
     }
 
+    /// Looks for no other server any more.
+    pub(crate) fn end_search(&mut self, out: &mut Outbox) {
+        if let Some(mut search) = self.search.take() {
+            search.hang_up(out);
+        }
+    }
+
     pub(crate) fn next_deadline(&self, kept: &SessionState) -> Instant {
-        self.heard.after(kept.read_timeout()).min(self.sent.after(kept.ping_interval()))
+        let own = self.heard.after(kept.read_timeout()).min(self.sent.after(kept.ping_interval()));
+        self.search.as_ref().map_or(own, |search| own.min(search.next_deadline()))
     }
 
     pub(crate) fn timeout(
         &mut self,
         now: Instant,
-        kept: &SessionState,
+        kept: &mut SessionState,
         out: &mut Outbox,
     ) -> Result<(), Disconnect> {
         if now >= self.heard.after(kept.read_timeout()) {
@@ -183,6 +196,9 @@ impl Serving {
         if now >= self.sent.after(kept.ping_interval()) {
             RequestFrame { xid: XID_PING, request: Request::Ping }.encode(&mut self.outbound);
             self.send(now, out);
+        }
+        if let Some(search) = &mut self.search {
+            search.timeout(now, kept, out);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! A scripted server: runs the steps of a test and returns the trace of the session's effects.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use bytes::BytesMut;
@@ -21,6 +22,8 @@ pub(crate) enum Do {
     DialFailed,
     /// The server accepts the session, with this timeout, ms.
     Accept(i32),
+    /// The same, and the server is read-only.
+    AcceptReadOnly(i32),
     /// The server knows no such session.
     Refuse,
     Submit(u64, Request),
@@ -49,8 +52,7 @@ pub(crate) fn check(config: Config, steps: Vec<Do>) -> String {
         session: Session::new(config, 1),
         now: Instant(0),
         link: LinkId(0),
-        server: ClientFrames::new(MAX_FRAME_DEFAULT),
-        arrived: BytesMut::new(),
+        servers: BTreeMap::new(),
         trace: String::new(),
     };
     for step in steps {
@@ -70,9 +72,8 @@ struct Script {
     now: Instant,
     /// The link dialled last.
     link: LinkId,
-    /// The decoder of the server's end of that link.
-    server: ClientFrames,
-    arrived: BytesMut,
+    /// The decoder of the server's end of each link.
+    servers: BTreeMap<LinkId, ClientFrames>,
     trace: String,
 }
 
@@ -83,12 +84,9 @@ impl Script {
             Do::Wait(ms) => self.wait(self.now.0 + ms * 1_000_000),
             Do::Dialled => self.step(Input::Dialled { link }),
             Do::DialFailed => self.step(Input::DialFailed { link }),
-            Do::Accept(timeout_ms) => {
-                let password = *b"0123456789abcdef";
-                let read_only = Some(false);
-                self.accept(&ConnectResponse { timeout_ms, session: SESSION, password, read_only });
-            }
-            Do::Refuse => self.accept(&ConnectResponse::refused(Some(false))),
+            Do::Accept(timeout_ms) => self.accept(timeout_ms, false),
+            Do::AcceptReadOnly(timeout_ms) => self.accept(timeout_ms, true),
+            Do::Refuse => self.respond(&ConnectResponse::refused(Some(false))),
             Do::Submit(call, request) => self.step(Input::Submit(CallId(call), request)),
             Do::Reply(xid, zxid, result) => {
                 let mut bytes = BytesMut::new();
@@ -118,7 +116,12 @@ impl Script {
         self.now = Instant(until);
     }
 
-    fn accept(&mut self, response: &ConnectResponse) {
+    fn accept(&mut self, timeout_ms: i32, read_only: bool) {
+        let (password, read_only) = (*b"0123456789abcdef", Some(read_only));
+        self.respond(&ConnectResponse { timeout_ms, session: SESSION, password, read_only });
+    }
+
+    fn respond(&mut self, response: &ConnectResponse) {
         let mut bytes = BytesMut::new();
         response.encode(&mut bytes);
         self.step(Input::Received { link: self.link, bytes: bytes.freeze() });
@@ -131,35 +134,39 @@ impl Script {
         self.session.step(self.now, input, &mut out);
         for effect in out.effects {
             if let Effect::Send { link, bytes } = effect {
-                assert_eq!(link, self.link, "the latest link is the only one");
-                self.arrived.extend_from_slice(&bytes);
-                self.read();
+                self.read(link, &bytes);
             } else {
                 if let Effect::Dial { link, .. } = effect {
                     self.link = link;
-                    self.server = ClientFrames::new(MAX_FRAME_DEFAULT);
-                    self.arrived.clear();
+                    self.servers.insert(link, ClientFrames::new(MAX_FRAME_DEFAULT));
                 }
                 writeln!(self.trace, "         {effect}").expect("a string");
             }
         }
     }
 
-    /// Adds the frames that the server reads to the trace.
-    fn read(&mut self) {
-        let link = self.link;
-        if !self.server.is_open() {
-            let first = self.server.first(&mut self.arrived).expect("well formed");
-            let Some(FirstFrame::Connect(c)) = first else { panic!("no handshake: {first:?}") };
-            let (session, seen, timeout) = (c.session, c.last_zxid_seen, c.timeout_ms);
-            let line = format!("send {link} connect session={session} seen={seen} {timeout}ms");
+    /// Adds what the server reads to the trace.
+    fn read(&mut self, link: LinkId, bytes: &[u8]) {
+        let server = self.servers.get_mut(&link).expect("was dialled");
+        let mut arrived = BytesMut::from(bytes);
+        if !server.is_open() {
+            let line = match server.first(&mut arrived).expect("well formed") {
+                Some(FirstFrame::Connect(c)) => {
+                    let (session, seen, timeout) = (c.session, c.last_zxid_seen, c.timeout_ms);
+                    format!("send {link} connect session={session} seen={seen} {timeout}ms")
+                }
+                Some(FirstFrame::Command(command)) => format!("send {link} {command:?}"),
+                None => panic!("no handshake"),
+            };
             writeln!(self.trace, "         {line}").expect("a string");
         }
-        while let Some(frame) = self.server.next(&mut self.arrived).expect("well formed") {
+        while !arrived.is_empty()
+            && let Some(frame) = server.next(&mut arrived).expect("well formed")
+        {
             let (xid, request) = (frame.xid, brief(&frame.request));
             writeln!(self.trace, "         send {link} #{xid} {request}").expect("a string");
         }
-        assert!(self.arrived.is_empty(), "whole frames only");
+        assert!(arrived.is_empty(), "whole frames only");
     }
 }
 

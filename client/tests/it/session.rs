@@ -493,3 +493,68 @@ fn session_refuses_invalid_calls() {
         ]
     ));
 }
+
+/// RO-04: the answer may come in parts. Only the read-only server knows its session.
+#[test]
+fn session_leaves_a_read_only_server_for_a_read_write_one() {
+    insta::assert_snapshot!(on_a_read_only_server(
+        6_000,
+        vec![
+            Do::Submit(1, get("/a")),
+            Do::Wait(100),
+            Do::DialFailed,
+            Do::Wait(200),
+            Do::Dialled,
+            Do::Raw(b"ro".to_vec()),
+            Do::Wait(400),
+            Do::Dialled,
+            Do::Raw(b"r".to_vec()),
+            Do::Raw(b"w".to_vec()),
+            Do::Wait(0),
+            Do::Dialled,
+            Do::Accept(6_000),
+            Do::Wait(1_000),
+        ]
+    ));
+}
+
+/// RO-04.
+#[test]
+fn servers_are_asked_ever_more_rarely_until_the_session_is_closed() {
+    insta::assert_snapshot!(on_a_read_only_server(
+        900_000,
+        vec![Do::Wait(240_000), Do::Dialled, Do::Close, Do::Wait(60_000)]
+    ));
+}
+
+/// RO-04: a session that a read-write server has accepted keeps its id.
+#[test]
+fn known_session_is_resumed_at_the_read_write_server() {
+    let steps = vec![
+        Do::Accept(6_000),
+        Do::Drop,
+        Do::Wait(0),
+        Do::Dialled,
+        Do::AcceptReadOnly(6_000),
+        Do::Wait(100),
+        Do::Dialled,
+        Do::Raw(b"rw".to_vec()),
+        Do::Wait(0),
+        Do::Dialled,
+    ];
+    insta::assert_snapshot!(accepting_read_only("a,b", 6_000, steps));
+}
+
+/// Runs steps after a read-only server of three has accepted the session.
+fn on_a_read_only_server(timeout_ms: i32, steps: Vec<Do>) -> String {
+    let accepted = std::iter::once(Do::AcceptReadOnly(timeout_ms)).chain(steps);
+    accepting_read_only("a,b,c", timeout_ms, accepted.collect())
+}
+
+/// Runs steps after a connection at time zero to one of these servers.
+fn accepting_read_only(servers: &str, timeout_ms: i32, steps: Vec<Do>) -> String {
+    let mut config = config(servers, timeout_ms);
+    config.read_only = true;
+    let dialled = [Do::Wait(0), Do::Dialled].into_iter().chain(steps);
+    check(config, dialled.collect())
+}

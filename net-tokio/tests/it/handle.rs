@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::{join_all, poll_immediate};
 use futures::{FutureExt, StreamExt};
 use tempfile::tempdir;
+use zabkeeper::testing::Ensemble;
 use zabkeeper_client::recipes::{Election, Lock};
 use zabkeeper_client::{
     AddWatchMode, Client, CreateMode, ErrorClass, ErrorCode, EventType, Failure, Multi,
@@ -347,6 +348,50 @@ fn session_moves_to_the_servers_of_a_new_list() {
             assert!(error.is_recoverable(), "{error}");
             client.connected().await.unwrap();
         }
+    });
+}
+
+/// RO-04.
+#[test]
+fn session_leaves_a_read_only_server_for_one_that_takes_writes() {
+    let lines = "readonlymode.enabled=true\nlocalSessionsEnabled=true";
+    let start = |servers| Ensemble::builder().servers(servers).zoo_cfg(lines).start();
+    let (mut left_alone, mut whole) = (start(3).expect("starts"), start(1).expect("starts"));
+    // Each start begins an epoch. A server with a lower zxid than the client has seen refuses it.
+    for _ in 0..3 {
+        whole.restart_server(1).expect("restarts");
+    }
+    let read_only = left_alone.address(3).expect("is known");
+    let read_write = whole.address(1).expect("is known");
+    // A server without data does not become read-only.
+    block_on(async {
+        for server in [&read_only, &read_write] {
+            let client = Client::connect(server).await.unwrap();
+            client.create("/data", "", CreateMode::Persistent).await.unwrap();
+        }
+    });
+    for server in [1, 2] {
+        left_alone.stop_server(server).expect("stops");
+    }
+    block_on(async {
+        // Nobody listens there, so the session stays until the list is replaced.
+        let servers = format!("{read_only},127.0.0.1:1").parse().expect("is valid");
+        let builder = Client::builder(servers).config(|config| {
+            config.read_only = true;
+            config.round_pause = Duration::from_millis(100);
+        });
+        let client = builder.connect().await.unwrap();
+        assert_eq!(client.state(), State::ConnectedReadOnly);
+        assert!(client.exists("/").await.unwrap().is_some());
+        let refused = client.create("/a", "", CreateMode::Persistent).await.unwrap_err();
+        assert!(refused.is(ErrorCode::NotReadOnly), "{refused}");
+        let session = client.session_id();
+        let mut states = client.states();
+        client.update_servers(format!("{read_only},{read_write}").parse().expect("is valid"));
+        assert_eq!(states.next().await, Some(State::Connecting));
+        assert_eq!(states.next().await, Some(State::Connected));
+        assert_ne!(client.session_id(), session, "only the read-only server knows that session");
+        client.create("/a", "", CreateMode::Persistent).await.unwrap();
     });
 }
 

@@ -377,6 +377,7 @@ impl Client {
                 | Disconnect::Silent
                 | Disconnect::Disconnected,
             )
+            | Some(Disconnect::ReadWriteFound)
             // No client replaces its servers.
             | Some(Disconnect::Moves)
             | None => Ok(()),

@@ -259,6 +259,13 @@ impl Oracles {
     /// while there was no node.
     fn sets_again(&mut self, id: ConnId, watches: &SetWatches) -> Verdict {
         let conn = self.conns.get_mut(&id).expect("has a phase");
+        let accepts = |hello: &Hello| hello.request.read_only == Some(true);
+        if conn.asks_for_new_session() && conn.hello.as_ref().is_some_and(accepts) {
+            // Only read-only servers have accepted its session until now: it begins anew, and the
+            // client sets the watches of the earlier one (RO-04).
+            conn.knows = false;
+            self.sessions.entry(conn.session).or_default().shared = true;
+        }
         let knows = conn.knows && conn.phase == Phase::Open;
         let strange = conn.resend(watches).filter(|_| knows);
         let promise = strange.as_ref().map_or(Id::W6, |(promise, _)| *promise);

@@ -23,7 +23,12 @@ pub(super) struct Tap {
     /// watch because it may not read the node, it then holds two watches of one path, and the next
     /// event triggers both.
     pub(super) resumed: bool,
+    /// Whether the server is only asked for its mode, by a four-letter command instead of frames.
+    asks: bool,
 }
+
+/// The command that asks a server for its mode.
+const QUESTION: &[u8] = b"isro";
 
 impl Client {
     /// The result of a connection attempt.
@@ -57,6 +62,7 @@ impl Client {
                 deadlines: None,
                 greeted: false,
                 resumed: false,
+                asks: false,
             },
         );
         shared.record(&RunEvent::Client(self.id, ClientRunEvent::Connected { conn, server }));
@@ -71,6 +77,12 @@ impl Client {
         let link = tap.link;
         match delivery {
             Delivery::Nothing | Delivery::Later(_) => {}
+            Delivery::Bytes(bytes) if tap.asks => {
+                shared.note(Kind::Receive, (self.id.0.into(), conn.0), &bytes, || {
+                    format!("client {} <- {conn} mode {bytes:?}", self.id.0)
+                });
+                self.step(Input::Received { link, bytes }, shared);
+            }
             Delivery::Bytes(bytes) => {
                 tap.read.extend_from_slice(&bytes);
                 if let Some(deadlines) = &mut tap.deadlines {
@@ -131,6 +143,27 @@ impl Client {
         let Some(Some(conn)) = self.links.get(&link).copied() else {
             return;
         };
+        let tap = self.conns.get_mut(&conn);
+        let asks = tap.is_some_and(|tap| {
+            tap.asks = &bytes[..] == QUESTION;
+            tap.asks
+        });
+        if !asks {
+            self.send_frames(conn, &bytes, shared);
+        }
+        shared.recorder.counters.counts.bytes += bytes.len() as u64;
+        if let Some(deadlines) = self.conns.get_mut(&conn).and_then(|tap| tap.deadlines.as_mut()) {
+            deadlines.sent = shared.now;
+        }
+        shared.note(Kind::Send, (self.id.0.into(), conn.0), &bytes, || {
+            format!("client {} -> {conn} {}B", self.id.0, bytes.len())
+        });
+        shared.net.send(shared.now, conn, End::Dialler, bytes);
+        shared.schedule_arrivals();
+    }
+
+    /// Observes each frame that is sent.
+    fn send_frames(&mut self, conn: ConnId, bytes: &Bytes, shared: &mut Shared) {
         let mut written = BytesMut::from(&bytes[..]);
         while let Some(frame) = whole_frame(&mut written) {
             let tap = self.conns.get_mut(&conn);
@@ -146,15 +179,6 @@ impl Client {
         }
         let whole = if written.is_empty() { Ok(()) } else { Err("half a frame".to_owned()) };
         shared.check(Check::SIMULATOR, whole);
-        shared.recorder.counters.counts.bytes += bytes.len() as u64;
-        if let Some(deadlines) = self.conns.get_mut(&conn).and_then(|tap| tap.deadlines.as_mut()) {
-            deadlines.sent = shared.now;
-        }
-        shared.note(Kind::Send, (self.id.0.into(), conn.0), &bytes, || {
-            format!("client {} -> {conn} {}B", self.id.0, bytes.len())
-        });
-        shared.net.send(shared.now, conn, End::Dialler, bytes);
-        shared.schedule_arrivals();
     }
 }
 

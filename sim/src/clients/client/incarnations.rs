@@ -59,7 +59,7 @@ impl Client {
         let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
         let mut config = library_config(&shared.options, timeout, resume);
         let is_program = u64::from(self.id.0) < shared.options.workload.programs;
-        // Programs write, and a session does not leave a read-only server for another one (seed
+        // Programs write, and their recipes return the refusal of a read-only server (seed
         // 0xbf5233a50219 of the swarm at bf5233a).
         config.read_only = self.read_only && !is_program;
         self.library = Some(if is_program {
