@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use zabkeeper_core::ErrorCode;
 
 use super::once::Once;
-use super::{create_above, failed, retried};
+use super::{create_above, failed, get_if_there, if_there, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, Multi, OneshotWatch};
 use crate::session::Failure;
@@ -168,11 +168,10 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Configuration<T> {
     ) -> Result<Versioned<T>, Error> {
         let mut once = Once::new(&self.client, &self.path);
         loop {
-            let found = match retried(&self.client, || self.client.get(&self.path)).await {
-                Ok((data, stat)) => Some((decode::<T>(&self.path, &data)?, stat.version)),
-                Err(error) if error.is(ErrorCode::NoNode) => None,
-                Err(error) => return Err(error),
-            };
+            let found = get_if_there(&self.client, &self.path).await?;
+            let found =
+                found.map(|(data, stat)| Ok((decode::<T>(&self.path, &data)?, stat.version)));
+            let found = found.transpose()?;
             let value = change(found.as_ref().map(|(value, _)| value));
             let data = self.encode(&value)?;
             let (is_made, version) = match found {
@@ -253,14 +252,11 @@ async fn read<T: DeserializeOwned>(
     path: &str,
 ) -> Result<(Found<T>, OneshotWatch), Error> {
     loop {
-        match retried(client, || client.get_and_watch(path)).await {
-            Ok((data, stat, watch)) => {
-                let version = stat.version;
-                let value = decode(path, &data).map(Arc::new);
-                return Ok((value.map(|value| Some(Versioned { value, version })), watch));
-            }
-            Err(error) if error.is(ErrorCode::NoNode) => {}
-            Err(error) => return Err(error),
+        let found = if_there(retried(client, || client.get_and_watch(path)).await)?;
+        if let Some((data, stat, watch)) = found {
+            let version = stat.version;
+            let value = decode(path, &data).map(Arc::new);
+            return Ok((value.map(|value| Some(Versioned { value, version })), watch));
         }
         if let (None, watch) = retried(client, || client.exists_and_watch(path)).await? {
             return Ok((Ok(None), watch));

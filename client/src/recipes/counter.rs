@@ -8,7 +8,7 @@ use zabkeeper_core::ErrorCode;
 use zabkeeper_core::wire::Stat;
 
 use super::once::Once;
-use super::{create_above, failed, retried};
+use super::{create_above, failed, get_if_there, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, Multi};
 use crate::session::Failure;
@@ -74,14 +74,15 @@ impl Counter {
     }
 
     async fn read(&self) -> Result<Option<(i64, Stat)>, Error> {
-        match retried(&self.client, || self.client.get(&self.path)).await {
-            Ok((data, stat)) if data.is_empty() => Ok(Some((0, stat))),
-            Ok((data, stat)) => match data[..].try_into() {
-                Ok(bytes) => Ok(Some((i64::from_be_bytes(bytes), stat))),
-                Err(_) => Err(Error::new("get", self.path.clone(), Failure::UnexpectedData)),
-            },
-            Err(error) if error.is(ErrorCode::NoNode) => Ok(None),
-            Err(error) => Err(error),
+        let Some((data, stat)) = get_if_there(&self.client, &self.path).await? else {
+            return Ok(None);
+        };
+        if data.is_empty() {
+            return Ok(Some((0, stat)));
+        }
+        match data[..].try_into() {
+            Ok(bytes) => Ok(Some((i64::from_be_bytes(bytes), stat))),
+            Err(_) => Err(Error::new("get", self.path.clone(), Failure::UnexpectedData)),
         }
     }
 

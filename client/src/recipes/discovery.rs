@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use futures::stream::{Stream, StreamExt};
 use serde::{Deserialize, Serialize};
-use zabkeeper_core::ErrorCode;
 
 use super::persistent_node::PersistentNode;
 use super::tree_cache::TreeCache;
-use super::{child, retried};
+use super::{child, children_if_there, get_if_there};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode};
 
@@ -201,12 +200,8 @@ impl Discovery {
     pub async fn instances(&self, service: &str) -> Result<Vec<ServiceInstance>, Error> {
         let mut instances = Vec::new();
         for id in self.names(&child(&self.base, service)).await? {
-            let path = self.path_of(service, &id);
-            match retried(&self.client, || self.client.get(&path)).await {
-                Ok((data, _)) => instances.extend(serde_json::from_slice(&data).ok()),
-                Err(error) if error.is(ErrorCode::NoNode) => {}
-                Err(error) => return Err(error),
-            }
+            let data = self.data_of(&self.path_of(service, &id)).await?;
+            instances.extend(data.and_then(|data| serde_json::from_slice(&data).ok()));
         }
         Ok(instances)
     }
@@ -222,14 +217,9 @@ impl Discovery {
         id: &str,
     ) -> Result<Option<ServiceInstance>, Error> {
         let path = self.path_of(service, id);
-        match retried(&self.client, || self.client.get(&path)).await {
-            Ok((data, _)) => {
-                let unfit = |error| Error::unexpected("get", &path, error);
-                serde_json::from_slice(&data).map(Some).map_err(unfit)
-            }
-            Err(error) if error.is(ErrorCode::NoNode) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let Some(data) = self.data_of(&path).await? else { return Ok(None) };
+        let unfit = |error| Error::unexpected("get", &path, error);
+        serde_json::from_slice(&data).map(Some).map_err(unfit)
     }
 
     /// A copy of the instances of a service, complete when this returns.
@@ -243,14 +233,15 @@ impl Discovery {
     }
 
     async fn names(&self, path: &str) -> Result<Vec<String>, Error> {
-        match retried(&self.client, || self.client.children(path)).await {
-            Ok((mut names, _)) => {
-                names.sort_unstable();
-                Ok(names)
-            }
-            Err(error) if error.is(ErrorCode::NoNode) => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+        let mut names = children_if_there(&self.client, path).await?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The data of a node, if there is one.
+    async fn data_of(&self, path: &str) -> Result<Option<Bytes>, Error> {
+        let found = get_if_there(&self.client, path).await?;
+        Ok(found.map(|(data, _)| data))
     }
 
     fn path_of(&self, service: &str, id: &str) -> String {

@@ -2,10 +2,11 @@
 //!
 //! Owns who is inside. Must not know what the sessions compute.
 
-use zabkeeper_core::ErrorCode;
 use zabkeeper_core::wire::EventType;
 
-use super::{child, create_if_absent, delete_detached, delete_if_there, gone, retried};
+use super::{
+    child, children_if_there, create_if_absent, delete_detached, delete_if_there, gone, retried,
+};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode};
 
@@ -91,12 +92,7 @@ impl Inside {
     pub async fn leave(mut self) -> Result<(), Error> {
         let client = self.client.clone();
         loop {
-            let list = retried(&client, || client.children(&self.barrier)).await;
-            let mut names = match list {
-                Ok((names, _)) => names,
-                Err(error) if error.is(ErrorCode::NoNode) => Vec::new(),
-                Err(error) => return Err(error),
-            };
+            let mut names = children_if_there(&client, &self.barrier).await?;
             names.retain(|name| name != READY);
             names.sort_unstable();
             let is_inside = names.contains(&self.name);

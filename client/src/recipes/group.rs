@@ -8,7 +8,7 @@ use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 
 use super::own_node::OwnNode;
-use super::{child, create_parents, gone, retried};
+use super::{child, children_if_there, create_parents, get_if_there, gone, retried};
 use crate::error::Error;
 use crate::handle::Client;
 
@@ -69,12 +69,7 @@ impl Group {
     /// # Errors
     /// Fatal ones; `NoAuth`.
     pub async fn members(&self) -> Result<Members, Error> {
-        let names = match retried(&self.client, || self.client.children(&self.path)).await {
-            Ok((names, _)) => names,
-            Err(error) if error.is(ErrorCode::NoNode) => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        self.read(names).await
+        self.read(children_if_there(&self.client, &self.path).await?).await
     }
 
     /// Waits until the names of the members are others than the known ones, and returns all.
@@ -104,11 +99,8 @@ impl Group {
         let mut members = Members::new();
         for name in names {
             let path = child(&self.path, &name);
-            match retried(&self.client, || self.client.get(&path)).await {
-                Ok((data, _)) => drop(members.insert(name, data)),
-                Err(error) if error.is(ErrorCode::NoNode) => {}
-                Err(error) => return Err(error),
-            }
+            let found = get_if_there(&self.client, &path).await?;
+            members.extend(found.map(|(data, _)| (name, data)));
         }
         Ok(members)
     }

@@ -71,7 +71,9 @@ pub use work_queue::{Job, WorkQueue};
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
+use zabkeeper_core::wire::Stat;
 
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, MultiError, OneshotWatch};
@@ -126,10 +128,34 @@ async fn children_of_persistent(
 /// Deletes a node, which may be gone, and which nobody else creates anew with this name, or anybody
 /// may delete.
 async fn delete_if_there(client: &Client, path: &str) -> Result<(), Error> {
-    match retried(client, || client.delete(path, None)).await {
-        Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
-        Ok(()) | Err(_) => Ok(()),
+    if_there(retried(client, || client.delete(path, None)).await).map(|_| ())
+}
+
+/// The result of an operation on a node that may be missing: `None` if it is.
+fn if_there<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+    match result {
+        Err(error) if error.is(ErrorCode::NoNode) => Ok(None),
+        result => result.map(Some),
     }
+}
+
+/// The data of a node, and its statistics, if there is such a node.
+async fn get_if_there(client: &Client, path: &str) -> Result<Option<(Bytes, Stat)>, Error> {
+    if_there(retried(client, || client.get(path)).await)
+}
+
+/// The names of a node's children; none if there is no such node.
+async fn children_if_there(client: &Client, path: &str) -> Result<Vec<String>, Error> {
+    let found = if_there(retried(client, || client.children(path)).await)?;
+    Ok(found.map(|(names, _)| names).unwrap_or_default())
+}
+
+/// Waits until a request whose answer was lost is made, or never will be: the leader answers a
+/// `sync` after all it had proposed before is committed, and refuses what arrives later from the
+/// connection that was lost. (Seed 0xfe1c599e031c of the swarm at fe1c599: a reader that did not
+/// wait created a second node, and waited for its own first one.)
+async fn settled(client: &Client, path: &str) -> Result<(), Error> {
+    retried(client, || client.sync(path)).await
 }
 
 /// Lets the driver delete a node whose owner is dropped, and whose name is its own.

@@ -4,12 +4,9 @@
 //!
 //! Each transaction also writes its number into an ephemeral node of the session, beside the nodes
 //! of the recipe. After a lost answer the number there says whether the transaction was made, once
-//! a `sync` is answered: the leader answers it after all it had proposed before is committed, and
-//! refuses what arrives later from the connection that was lost.
+//! that is settled.
 
-use zabkeeper_core::ErrorCode;
-
-use super::{NO_ROOM_PAUSE, create_if_absent, delete_detached, lacks_room, retried};
+use super::{NO_ROOM_PAUSE, create_if_absent, delete_detached, get_if_there, lacks_room, settled};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, Multi, MultiError};
 
@@ -55,12 +52,9 @@ impl Once {
     }
 
     async fn is_made(&self, number: &str) -> Result<bool, Error> {
-        retried(&self.client, || self.client.sync(&self.path)).await?;
-        match retried(&self.client, || self.client.get(&self.path)).await {
-            Ok((data, _)) => Ok(data == number),
-            Err(error) if error.is(ErrorCode::NoNode) => Ok(false),
-            Err(error) => Err(error),
-        }
+        settled(&self.client, &self.path).await?;
+        let found = get_if_there(&self.client, &self.path).await?;
+        Ok(found.is_some_and(|(data, _)| data == number))
     }
 }
 

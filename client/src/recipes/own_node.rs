@@ -9,7 +9,7 @@ use bytes::Bytes;
 use zabkeeper_core::wire::Stat;
 use zabkeeper_core::{ErrorCode, Zxid};
 
-use super::{NO_ROOM_PAUSE, lacks_room, retried};
+use super::{NO_ROOM_PAUSE, get_if_there, if_there, lacks_room, retried, settled};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode};
 
@@ -21,7 +21,7 @@ pub(super) struct OwnNode {
     path: String,
     czxid: Zxid,
     /// A deletion has been asked for, and may have been made.
-    is_deleted: bool,
+    may_be_gone: bool,
 }
 
 impl OwnNode {
@@ -60,17 +60,16 @@ impl OwnNode {
             match retried(client, create).await {
                 Ok((_, stat)) => break stat.czxid,
                 Err(error) if error.is(ErrorCode::NodeExists) => {
-                    match retried(client, || client.get(&path)).await {
-                        Ok((found, stat)) if is_ours(&found, &stat) => break stat.czxid,
-                        Ok(_) => return Err(error),
-                        Err(error) if error.is(ErrorCode::NoNode) => {}
-                        Err(error) => return Err(error),
+                    match get_if_there(client, &path).await? {
+                        Some((found, stat)) if is_ours(&found, &stat) => break stat.czxid,
+                        Some(_) => return Err(error),
+                        None => {}
                     }
                 }
                 Err(error) => return Err(error),
             }
         };
-        Ok(OwnNode { client: client.clone(), path, czxid, is_deleted: false })
+        Ok(OwnNode { client: client.clone(), path, czxid, may_be_gone: false })
     }
 
     /// The path of the node.
@@ -79,7 +78,7 @@ impl OwnNode {
     }
 
     /// The node is gone: a transaction has deleted it.
-    pub(super) fn is_gone(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.path.clear();
     }
 
@@ -88,10 +87,10 @@ impl OwnNode {
     /// # Errors
     /// Fatal ones; those of [`Client::delete`], but for `NoNode`.
     pub(super) async fn delete(mut self) -> Result<(), Error> {
-        let may_be_gone = std::mem::replace(&mut self.is_deleted, true);
+        self.may_be_gone = true;
         let is_own = |stat: &Stat| stat.czxid == self.czxid;
-        let result = delete_own(&self.client, &self.path, is_own, may_be_gone).await;
-        self.is_gone();
+        let result = delete_own(&self.client, &self.path, is_own, false).await;
+        self.forget();
         result
     }
 }
@@ -102,7 +101,7 @@ impl Drop for OwnNode {
             return;
         }
         let (client, path) = (self.client.clone(), std::mem::take(&mut self.path));
-        let (czxid, may_be_gone) = (self.czxid, self.is_deleted);
+        let (czxid, may_be_gone) = (self.czxid, self.may_be_gone);
         self.client.detach(async move {
             // A fatal error means that the session's nodes are deleted anyway.
             let _ = delete_own(&client, &path, |stat| stat.czxid == czxid, may_be_gone).await;
@@ -111,8 +110,7 @@ impl Drop for OwnNode {
 }
 
 /// Deletes a node that `is_own`. If it may be gone already, and after each lost answer, this looks
-/// at the node first, once a `sync` is answered: the leader answers that after all it had proposed
-/// before is committed, and refuses what arrives later from the connection that was lost.
+/// at the node first, once that is settled.
 pub(super) async fn delete_own(
     client: &Client,
     path: &str,
@@ -121,7 +119,7 @@ pub(super) async fn delete_own(
 ) -> Result<(), Error> {
     loop {
         if may_be_gone {
-            retried(client, || client.sync(path)).await?;
+            settled(client, path).await?;
             let stat = retried(client, || client.exists(path)).await?;
             if !stat.is_some_and(|stat| is_own(&stat)) {
                 return Ok(());
@@ -131,8 +129,7 @@ pub(super) async fn delete_own(
         match client.delete(path, None).await {
             Err(error) if error.is_recoverable() => client.connected().await?,
             Err(error) if lacks_room(&error) => client.sleep(NO_ROOM_PAUSE).await,
-            Err(error) if error.is(ErrorCode::NoNode) => return Ok(()),
-            result => return result,
+            result => return if_there(result).map(|_| ()),
         }
     }
 }

@@ -4,17 +4,17 @@
 //! a future is dropped. Must not know what the place is good for.
 //!
 //! The name of the node is `_c_GUID-PREFIX0000000007`. After a lost reply the GUID tells whether
-//! the node exists, once a `sync` has been answered: the leader answers it after all it had
-//! proposed before is committed, and refuses what arrives later from the connection that was lost.
-//! (Seed 0xfe1c599e031c of the swarm at fe1c599: a reader of the list that did not wait created a
-//! second node, and waited for its own first one.)
+//! the node exists, once that is settled.
 
 use std::time::Duration;
 
 use futures::future::{Either, select};
 use zabkeeper_core::{ErrorCode, Zxid};
 
-use super::{NO_ROOM_PAUSE, child, create_parents, delete_if_there, gone, lacks_room, retried};
+use super::{
+    NO_ROOM_PAUSE, child, children_if_there, create_parents, delete_if_there, gone, lacks_room,
+    retried, settled,
+};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode};
 
@@ -222,12 +222,9 @@ async fn delete(
 
 /// The name of the child with this GUID, if there is one.
 async fn name_with(client: &Client, parent: &str, guid: &str) -> Result<Option<String>, Error> {
-    retried(client, || client.sync(parent)).await?;
-    match retried(client, || client.children(parent)).await {
-        Ok((names, _)) => Ok(names.into_iter().find(|name| name.contains(guid))),
-        Err(error) if error.is(ErrorCode::NoNode) => Ok(None),
-        Err(error) => Err(error),
-    }
+    settled(client, parent).await?;
+    let names = children_if_there(client, parent).await?;
+    Ok(names.into_iter().find(|name| name.contains(guid)))
 }
 
 /// The digits that the server has appended; ten of them as long as no counter has overflowed.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 
 use super::once::Once;
-use super::{child, children_of_persistent, create_if_absent, failed, retried};
+use super::{child, children_of_persistent, create_if_absent, failed, get_if_there};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, Multi, OneshotWatch};
 
@@ -143,11 +143,8 @@ impl Queue {
     pub(super) async fn take_one(&mut self, names: &[String]) -> Result<Option<Bytes>, Error> {
         for name in names {
             let path = self.entry(name);
-            let item = match retried(&self.client, || self.client.get(&path)).await {
-                Ok((item, _)) => item,
-                Err(error) if error.is(ErrorCode::NoNode) => continue,
-                Err(error) => return Err(error),
-            };
+            let found = get_if_there(&self.client, &path).await?;
+            let Some((item, _)) = found else { continue };
             match self.once.make(&Multi::new().delete(&path, None)).await? {
                 Ok(_) => return Ok(Some(item)),
                 Err(error) if error.code == ErrorCode::NoNode => {}

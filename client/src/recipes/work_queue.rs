@@ -9,7 +9,7 @@ use zabkeeper_core::ErrorCode;
 use super::once::Once;
 use super::own_node::OwnNode;
 use super::queue::Queue;
-use super::{child, children_of_persistent, failed, retried};
+use super::{child, children_of_persistent, failed, get_if_there};
 use crate::error::Error;
 use crate::handle::{Client, Multi};
 
@@ -109,15 +109,11 @@ impl WorkQueue {
         };
         let (entry, once) = (self.items.entry(name), Once::new(client, &self.path));
         let mut job = Job { entry, taken, item: Bytes::new(), once };
-        match retried(client, || client.get(&job.entry)).await {
-            Ok((item, _)) => {
-                job.item = item;
-                Ok(Some(job))
-            }
-            // Another worker has acknowledged it meanwhile; dropping the job releases its name.
-            Err(error) if error.is(ErrorCode::NoNode) => Ok(None),
-            Err(error) => Err(error),
-        }
+        // Another worker may have acknowledged it meanwhile; dropping the job releases its name.
+        Ok(get_if_there(client, &job.entry).await?.map(|(item, _)| {
+            job.item = item;
+            job
+        }))
     }
 }
 
@@ -144,7 +140,7 @@ impl Job {
         let all = changes.delete(self.taken.path(), None).delete(&self.entry, None);
         match self.once.make(&all).await? {
             Ok(_) => {
-                self.taken.is_gone();
+                self.taken.forget();
                 Ok(())
             }
             Err(error) => Err(failed("complete", &self.entry, error)),

@@ -70,7 +70,7 @@ pub(super) async fn set_and_pass(mut user: User) {
             1 => user.client.set(path, user.rng.word().to_string(), None).await.map(|_| ()),
             _ => pass(&user, number, &barrier).await,
         };
-        if done.map(Some).or_else(unless_fatal).is_err() {
+        if done.is_err_and(|error| error.is_fatal()) {
             return;
         }
     }
@@ -136,10 +136,11 @@ pub(super) async fn take_part(mut user: User) {
         user.pause().await;
         let number = user.rng.below(TRANSACTIONS);
         let transaction = TwoPhaseCommit::new(&user.client, format!("/transactions/t{number}"));
-        let (at, fails) = (user.rng.below(SITES.len() as u64), user.rng.chance(1, 8));
-        let commits = user.rng.chance(7, 8);
+        let (at, site) = *user.rng.pick(&[(0, SITES[0]), (1, SITES[1])]);
+        let (fails, commits) = (user.rng.chance(1, 8), user.rng.chance(7, 8));
         let decided = {
-            let decides = Box::pin(be_site(&user, &transaction, (number, at), fails, commits));
+            let place = (number, at, site);
+            let decides = Box::pin(be_site(&user, &transaction, place, fails, commits));
             match select(decides, user.client.sleep(WAIT)).await {
                 Either::Left((decided, _)) => decided,
                 Either::Right(_) => transaction.abort().await.map(Some),
@@ -155,13 +156,12 @@ pub(super) async fn take_part(mut user: User) {
 async fn be_site(
     user: &User,
     transaction: &TwoPhaseCommit,
-    (number, at): (u64, u64),
+    (number, at, site): (u64, u64, &str),
     fails: bool,
     commits: bool,
 ) -> Result<Option<Decision>, Error> {
     transaction.begin(&SITES).await?;
-    let name = (0..).zip(SITES).find(|(site, _)| *site == at).map_or(SITES[0], |(_, name)| name);
-    let site = transaction.join(name).await?;
+    let site = transaction.join(site).await?;
     if fails {
         return Ok(None);
     }

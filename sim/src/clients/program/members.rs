@@ -31,7 +31,7 @@ pub(super) async fn join_and_list(mut user: User) {
             Err(error) if !error.is_fatal() => list(&user, &group).await,
             Err(error) => Err(error),
         };
-        if result.map(Some).or_else(unless_fatal).is_err() {
+        if result.is_err_and(|error| error.is_fatal()) {
             return;
         }
     }
@@ -111,7 +111,7 @@ pub(super) async fn keep_a_node(mut user: User) {
             1 => user.client.delete(&*path, None).await,
             _ => delete_any(&mut user).await,
         };
-        if changed.map(Some).or_else(unless_fatal).is_err() {
+        if changed.is_err_and(|error| error.is_fatal()) {
             return;
         }
         match returned(&user.client, &path).await.map(Some).or_else(unless_fatal) {

@@ -112,7 +112,7 @@ pub(super) async fn lead(mut user: User) {
             let _ends = Ending(&user, 1);
             user.client.sleep(time).await;
         };
-        if selector.lead(work).await.map(Some).or_else(unless_fatal).is_err() {
+        if selector.lead(work).await.is_err_and(|error| error.is_fatal()) {
             return;
         }
     }
