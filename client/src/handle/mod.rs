@@ -5,6 +5,7 @@
 
 mod call;
 mod create;
+mod deletions;
 mod engine;
 mod ensemble;
 mod multi;
@@ -401,6 +402,21 @@ impl Client {
     pub(crate) fn detach(&self, future: impl Future<Output = ()> + Send + 'static) {
         // Without a driver the session ends, and what the future would do is pointless.
         let _ = self.commands.unbounded_send(Command::Detach(Box::pin(future)));
+    }
+
+    /// Lets the driver end this deletion of a node, whose owner is dropped.
+    pub(crate) fn detach_deletion(
+        &self,
+        path: String,
+        deletion: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let ended = self.view.deletions.begin(path);
+        self.detach(deletion.map(|()| drop(ended)));
+    }
+
+    /// Waits until the driver has ended the deletions of this node's children.
+    pub(crate) fn deleted_under(&self, parent: &str) -> impl Future<Output = ()> + use<> {
+        self.view.deletions.ended_under(parent.trim_end_matches('/'))
     }
 
     /// An operation on a path.

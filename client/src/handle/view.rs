@@ -1,12 +1,14 @@
 //! What every handle may read at any time, without asking the engine.
 //!
-//! Owns these values and the ids that handles hand out. Must not change the session.
+//! Owns these values, the ids that handles hand out, and the deletions under way. Must not change
+//! the session.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use zabkeeper_core::SessionId;
 
+use super::deletions::Deletions;
 use crate::session::{Failure, Session, State};
 
 /// See the module. The engine writes, handles read; each value stands for itself.
@@ -17,6 +19,7 @@ pub(super) struct View {
     timeout_ms: AtomicU64,
     seed: u128,
     last_id: AtomicU64,
+    pub(super) deletions: Deletions,
 }
 
 const STATES: [State; 6] = [
@@ -36,6 +39,7 @@ impl View {
             timeout_ms: AtomicU64::new(0),
             seed,
             last_id: AtomicU64::new(0),
+            deletions: Deletions::default(),
         }
     }
 

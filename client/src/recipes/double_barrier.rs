@@ -5,10 +5,11 @@
 use zabkeeper_core::wire::EventType;
 
 use super::{
-    child, children_if_there, create_if_absent, delete_detached, delete_if_there, gone, retried,
+    child, children_if_there, create_if_absent, delete_detached, delete_if_there, gone, if_there,
+    retried, settled,
 };
 use crate::error::Error;
-use crate::handle::{Client, CreateMode};
+use crate::handle::{Client, CreateMode, Multi};
 
 /// The node that tells everybody to begin, as in Curator's `DistributedDoubleBarrier`.
 const READY: &str = "ready";
@@ -17,8 +18,8 @@ const READY: &str = "ready";
 /// have left or are gone.
 ///
 /// # What it promises
-/// Nobody begins before `members` sessions have come. Nobody's [`Inside::leave`] completes while
-/// another session that is inside has not left and lives.
+/// Nobody begins before `members` sessions have come. [`Inside::leave`] completes once each session
+/// that was inside when it was called has left or has ended.
 ///
 /// # What it does not promise
 /// That a session which has come is still there when the others begin: its end counts as leaving.
@@ -26,6 +27,7 @@ const READY: &str = "ready";
 ///
 /// Lost connections are waited out; an expired session is a fatal error, and for the others it has
 /// left. Dropping the future of [`DoubleBarrier::enter`], or an [`Inside`], leaves without waiting.
+/// One client may enter several times, and counts as often; what it has given up counts no more.
 #[derive(Clone, Debug)]
 pub struct DoubleBarrier {
     client: Client,
@@ -53,28 +55,42 @@ impl DoubleBarrier {
     /// Waits until enough sessions have come.
     ///
     /// # Errors
-    /// Fatal ones; `NoAuth`.
+    /// Fatal ones; `NoAuth`; `NoNode` if somebody else has deleted the session's node.
     pub async fn enter(&self) -> Result<Inside, Error> {
-        let (client, barrier) = (self.client.clone(), self.path.clone());
-        let name = client.unique_id();
-        let inside = Inside { client, barrier, name, entered: true };
-        let (own, ready) = (inside.path(), child(&self.path, READY));
-        create_if_absent(&self.client, &own, CreateMode::Ephemeral).await?;
+        let client = &self.client;
+        // Their nodes would count beside the new one. (Seed 0x1129070000f1 of the swarm at
+        // 0d38fcd: a session that had given up began alone, since it counted twice.)
+        client.deleted_under(&self.path).await;
+        let (barrier, name) = (self.path.clone(), client.unique_id());
+        let inside = Inside { client: client.clone(), barrier, name, entered: true };
+        let own = inside.path();
+        create_if_absent(client, &own, CreateMode::Ephemeral).await?;
+        let found = retried(client, || client.exists(&own)).await?;
+        let came = found.ok_or_else(|| gone("enter", &own))?.czxid;
         loop {
-            let find = || self.client.exists_and_watch(&ready);
-            let (found, watch) = retried(&self.client, find).await?;
-            if found.is_some() {
+            let ready = child(&self.path, READY);
+            let (found, watch) = retried(client, || client.exists_and_watch(&ready)).await?;
+            // What is older tells others to begin, or is left from sessions that have ended.
+            if found.is_some_and(|stat| stat.mzxid > came) {
                 return Ok(inside);
             }
-            let (names, _) = retried(&self.client, || self.client.children(&self.path)).await?;
-            if names.iter().filter(|name| *name != READY).count() >= self.members {
-                create_if_absent(&self.client, &ready, CreateMode::Persistent).await?;
+            if members(client, &self.path).await?.len() >= self.members {
+                self.announce(&ready).await?;
                 return Ok(inside);
             }
             // The node may have gone again: kazoo deletes it when the first member leaves.
             if watch.await?.event == EventType::NodeCreated {
                 return Ok(inside);
             }
+        }
+    }
+
+    /// Tells all who have come to begin. A node that is there may be older than they are.
+    async fn announce(&self, ready: &str) -> Result<(), Error> {
+        let told = if_there(retried(&self.client, || self.client.set(ready, "", None)).await)?;
+        match told {
+            Some(_) => Ok(()),
+            None => create_if_absent(&self.client, ready, CreateMode::Persistent).await,
         }
     }
 }
@@ -91,18 +107,21 @@ impl Inside {
     /// Fatal ones; `NoNode` if somebody else has deleted the session's node.
     pub async fn leave(mut self) -> Result<(), Error> {
         let client = self.client.clone();
+        // The server of this session may not know yet who has entered with others.
+        settled(&client, &self.barrier).await?;
+        let mut inside = None;
         loop {
-            let mut names = children_if_there(&client, &self.barrier).await?;
-            names.retain(|name| name != READY);
-            names.sort_unstable();
-            let is_inside = names.contains(&self.name);
-            if self.entered && !is_inside {
+            let mut names = members(&client, &self.barrier).await?;
+            let is_alone = names.len() == 1;
+            // Who comes later waits for others to come, and may be one that has just left.
+            let inside = inside.get_or_insert_with(|| names.clone());
+            names.retain(|name| inside.contains(name));
+            if self.entered && !names.contains(&self.name) {
                 return Err(gone("leave", &self.path()));
             }
-            let (Some(first), Some(last)) = (names.first(), names.last()) else { break };
+            let (Some(first), Some(last)) = (names.first(), names.last()) else { return Ok(()) };
             if self.entered && (names.len() == 1 || *first != self.name) {
-                delete_if_there(&client, &self.path()).await?;
-                self.entered = false;
+                self.delete(is_alone).await?;
                 continue;
             }
             let awaited = child(&self.barrier, if self.entered { last } else { first });
@@ -111,8 +130,29 @@ impl Inside {
                 watch.await?;
             }
         }
-        delete_if_there(&client, &child(&self.barrier, READY)).await
     }
+
+    /// Deletes the node; with the last one, also what has told all to begin. In one transaction: a
+    /// moment later it may tell that to others.
+    async fn delete(&mut self, is_last: bool) -> Result<(), Error> {
+        let (client, own) = (&self.client, self.path());
+        if is_last {
+            let both = Multi::new().delete(&own, None).delete(child(&self.barrier, READY), None);
+            // It fails if an earlier attempt was made, or if somebody else has deleted a node.
+            let _ = retried(client, || client.multi(both.clone())).await?;
+        }
+        delete_if_there(client, &own).await?;
+        self.entered = false;
+        Ok(())
+    }
+}
+
+/// The names of the nodes of those who have come and have not left, in order.
+async fn members(client: &Client, barrier: &str) -> Result<Vec<String>, Error> {
+    let mut names = children_if_there(client, barrier).await?;
+    names.retain(|name| name != READY);
+    names.sort_unstable();
+    Ok(names)
 }
 
 impl Drop for Inside {

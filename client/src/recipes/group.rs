@@ -8,7 +8,7 @@ use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 
 use super::own_node::OwnNode;
-use super::{child, children_if_there, create_parents, get_if_there, gone, retried};
+use super::{child, children_if_there, create_parents, get_if_there, retried};
 use crate::error::Error;
 use crate::handle::Client;
 
@@ -32,7 +32,6 @@ pub struct Group {
 /// A session is a member. Dropping it leaves the group.
 #[derive(Debug)]
 pub struct Membership {
-    client: Client,
     node: OwnNode,
 }
 
@@ -59,7 +58,7 @@ impl Group {
                 Err(error) if error.is(ErrorCode::NoNode) => {
                     create_parents(client, &self.path).await?;
                 }
-                node => return Ok(Membership { client: client.clone(), node: node? }),
+                node => return Ok(Membership { node: node? }),
             }
         }
     }
@@ -112,11 +111,7 @@ impl Membership {
     /// # Errors
     /// `NoNode` if somebody else has deleted the member's node; fatal ones.
     pub async fn set_data(&self, data: impl Into<Bytes>) -> Result<(), Error> {
-        let (data, path) = (data.into(), self.node.path());
-        match retried(&self.client, || self.client.set(path, data.clone(), None)).await {
-            Err(error) if error.is(ErrorCode::NoNode) => Err(gone("set", path)),
-            result => result.map(|_| ()),
-        }
+        self.node.set(data.into()).await
     }
 
     /// Leaves the group and waits until the servers know.

@@ -160,10 +160,10 @@ async fn settled(client: &Client, path: &str) -> Result<(), Error> {
 
 /// Lets the driver delete a node whose owner is dropped, and whose name is its own.
 fn delete_detached(client: &Client, path: String) {
-    let own = client.clone();
-    client.detach(async move {
+    let (own, node) = (client.clone(), path.clone());
+    client.detach_deletion(path, async move {
         // A fatal error means that the session's nodes are deleted anyway.
-        let _ = delete_if_there(&own, &path).await;
+        let _ = delete_if_there(&own, &node).await;
     });
 }
 

@@ -1,15 +1,15 @@
 //! An ephemeral node whose name others may take once it is gone.
 //!
-//! Owns its creation and its deletion, also when an answer is lost or a future is dropped. Must not
-//! delete a node of anybody else: after a lost answer the deletion may have been made, and the name
-//! be taken again. (Seed 0x112904000549 of the swarm at e783f6f4: a worker deleted its claim twice,
-//! and the second time it was another worker's.)
+//! Owns its creation, its data and its deletion, also when an answer is lost or a future is
+//! dropped. Must not write or delete a node of anybody else: while an answer is lost, the node may
+//! go, and the name be taken again. (Seed 0x112904000549 of the swarm at e783f6f4: a worker deleted
+//! its claim twice, and the second time it was another worker's.)
 
 use bytes::Bytes;
 use zabkeeper_core::wire::Stat;
 use zabkeeper_core::{ErrorCode, Zxid};
 
-use super::{NO_ROOM_PAUSE, get_if_there, if_there, lacks_room, retried, settled};
+use super::{NO_ROOM_PAUSE, get_if_there, gone, if_there, lacks_room, retried, settled};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode};
 
@@ -82,6 +82,18 @@ impl OwnNode {
         self.path.clear();
     }
 
+    /// Replaces the data.
+    ///
+    /// # Errors
+    /// `NoNode` if somebody else has deleted the node; those of [`Client::set`].
+    pub(super) async fn set(&self, data: Bytes) -> Result<(), Error> {
+        let OwnNode { client, path, czxid, may_be_gone } = self;
+        let is_own = |stat: &Stat| stat.czxid == *czxid;
+        let set = || client.set(path, data.clone(), None);
+        let stat = on_own(client, path, is_own, *may_be_gone, set).await?;
+        stat.map(|_| ()).ok_or_else(|| gone("set", path))
+    }
+
     /// Deletes the node and waits for that. Dropping the future leaves it to the driver.
     ///
     /// # Errors
@@ -109,27 +121,43 @@ impl Drop for OwnNode {
     }
 }
 
-/// Deletes a node that `is_own`. If it may be gone already, and after each lost answer, this looks
-/// at the node first, once that is settled.
+/// Deletes a node that `is_own`; see [`on_own`].
 pub(super) async fn delete_own(
     client: &Client,
     path: &str,
     is_own: impl Fn(&Stat) -> bool,
-    mut may_be_gone: bool,
+    may_be_gone: bool,
 ) -> Result<(), Error> {
+    let delete = || client.delete(path, None);
+    on_own(client, path, is_own, may_be_gone, delete).await.map(|_| ())
+}
+
+/// Repeats an operation on a node that `is_own` until its result is known; `None` if the node is
+/// gone. If it may be gone already, and after each lost answer, this looks at the node first, once
+/// that is settled.
+pub(super) async fn on_own<T, F>(
+    client: &Client,
+    path: &str,
+    is_own: impl Fn(&Stat) -> bool,
+    mut may_be_gone: bool,
+    operation: impl Fn() -> F,
+) -> Result<Option<T>, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
     loop {
         if may_be_gone {
             settled(client, path).await?;
             let stat = retried(client, || client.exists(path)).await?;
             if !stat.is_some_and(|stat| is_own(&stat)) {
-                return Ok(());
+                return Ok(None);
             }
         }
         may_be_gone = true;
-        match client.delete(path, None).await {
+        match operation().await {
             Err(error) if error.is_recoverable() => client.connected().await?,
             Err(error) if lacks_room(&error) => client.sleep(NO_ROOM_PAUSE).await,
-            result => return if_there(result).map(|_| ()),
+            result => return if_there(result),
         }
     }
 }

@@ -13,7 +13,7 @@ use futures::future::{Shared, select};
 use zabkeeper_core::ErrorCode;
 use zabkeeper_core::wire::Stat;
 
-use super::own_node::delete_own;
+use super::own_node::{delete_own, on_own};
 use super::{create_above, retried};
 use crate::error::Error;
 use crate::handle::{Client, CreateMode, CreateOptions};
@@ -185,23 +185,13 @@ impl Kept {
     /// Writes the data into the node, unless it is gone: its creation takes them.
     async fn write(&self) -> Result<(), Error> {
         let Kept { client, path, .. } = self;
-        if !self.is_there().await? {
-            return Ok(());
-        }
-        match retried(client, || client.set(path, self.data().clone(), None)).await {
-            Err(error) if !error.is(ErrorCode::NoNode) => Err(error),
-            Ok(_) | Err(_) => Ok(()),
-        }
+        let set = || client.set(path, self.data().clone(), None);
+        on_own(client, path, |stat| self.is_own(stat), true, set).await.map(|_| ())
     }
 
     async fn delete(&self) -> Result<(), Error> {
         // A creation may be under way, and the node another session's.
         delete_own(&self.client, &self.path, |stat| self.is_own(stat), true).await
-    }
-
-    async fn is_there(&self) -> Result<bool, Error> {
-        let stat = retried(&self.client, || self.client.exists(&self.path)).await?;
-        Ok(stat.is_some_and(|stat| self.is_own(&stat)))
     }
 
     /// May this program write and delete the node?

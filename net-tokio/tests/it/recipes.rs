@@ -35,6 +35,12 @@ async fn a_while(client: &Client) {
     }
 }
 
+/// Polls the future for a while, which must not end it.
+async fn waits<F: Future + Unpin>(client: &Client, future: &mut F) {
+    let ended = matches!(select(future, Box::pin(a_while(client))).await, Either::Left(_));
+    assert!(!ended, "the future waits for what has not happened");
+}
+
 /// RECIPE-09.
 #[test]
 fn readers_share_the_lock_and_writers_do_not() {
@@ -42,8 +48,7 @@ fn readers_share_the_lock_and_writers_do_not() {
         let [ours, theirs] = [&a, &b].map(|client| RwLock::new(client, "/locks/rw"));
         let reading = [ours.read().await.unwrap(), theirs.read().await.unwrap()];
         let mut writing = Box::pin(theirs.write());
-        assert!(poll_immediate(&mut writing).await.is_none());
-        a_while(&b).await;
+        waits(&b, &mut writing).await;
         let mut late = Box::pin(ours.read());
         assert!(poll_immediate(&mut late).await.is_none());
         let tokens = reading.each_ref().map(|guard| guard.token());
@@ -52,8 +57,7 @@ fn readers_share_the_lock_and_writers_do_not() {
         }
         let writer = writing.await.unwrap();
         assert!(writer.token() > tokens[0].max(tokens[1]));
-        a_while(&a).await;
-        assert!(poll_immediate(&mut late).await.is_none(), "a reader behind a writer waits");
+        waits(&a, &mut late).await;
         writer.release().await.unwrap();
         late.await.unwrap().release().await.unwrap();
     });
@@ -65,7 +69,7 @@ fn holder_learns_that_somebody_asks_for_the_lock() {
     check(async |[a, b]| {
         let guard = Lock::new(&a, "/locks/revoked").acquire().await.unwrap();
         let mut revoked = Box::pin(guard.revoked());
-        assert!(poll_immediate(&mut revoked).await.is_none());
+        waits(&a, &mut revoked).await;
         Lock::revoke(&b, &guard.path()).await.unwrap();
         revoked.await;
     });
@@ -79,9 +83,7 @@ fn semaphore_grants_its_leases_and_no_more() {
         let second = theirs.acquire().await.unwrap();
         assert!(second.token() > first.token());
         let mut third = Box::pin(ours.acquire());
-        assert!(poll_immediate(&mut third).await.is_none());
-        a_while(&a).await;
-        assert!(poll_immediate(&mut third).await.is_none());
+        waits(&a, &mut third).await;
         second.release().await.unwrap();
         third.await.unwrap();
     });
@@ -141,7 +143,7 @@ fn items_of_a_queue_are_taken_once_and_in_order() {
             assert_eq!(consumer.take().await.unwrap(), item);
         }
         let mut waiting = Box::pin(consumer.take());
-        assert!(poll_immediate(&mut waiting).await.is_none());
+        waits(&b, &mut waiting).await;
         Queue::new(&a, "/q").put("late").await.unwrap();
         assert_eq!(waiting.await.unwrap(), "late");
     });
@@ -165,9 +167,7 @@ fn items_of_a_delay_queue_are_taken_when_their_time_has_come() {
         }
         // An earlier item that comes while somebody sleeps is seen.
         let mut waiting = Box::pin(theirs.take());
-        let early = select(&mut waiting, Box::pin(a_while(&a))).await;
-        assert!(matches!(early, Either::Right(_)), "the item is not due");
-        drop(early);
+        waits(&a, &mut waiting).await;
         ours.put_at("long ago", Duration::from_secs(1)).await.unwrap();
         assert_eq!(waiting.await.unwrap(), "long ago");
         b.close().await;
@@ -229,9 +229,7 @@ fn barrier_holds_until_it_is_removed() {
         ours.set().await.unwrap();
         ours.set().await.unwrap();
         let mut waiting = Box::pin(theirs.wait());
-        assert!(poll_immediate(&mut waiting).await.is_none());
-        a_while(&b).await;
-        assert!(poll_immediate(&mut waiting).await.is_none());
+        waits(&b, &mut waiting).await;
         ours.remove().await.unwrap();
         waiting.await.unwrap();
     });
@@ -244,15 +242,11 @@ fn sessions_enter_and_leave_a_double_barrier_together() {
         let barriers = [&a, &b, &b].map(|client| DoubleBarrier::new(client, "/barriers/d", 3));
         for _ in 0..3 {
             let mut early = Box::pin(barriers[0].enter());
-            assert!(poll_immediate(&mut early).await.is_none());
-            a_while(&a).await;
-            assert!(poll_immediate(&mut early).await.is_none());
+            waits(&a, &mut early).await;
             let others = try_join_all(barriers[1..].iter().map(DoubleBarrier::enter));
             let (first, others) = join(early, others).await;
             let mut leaving = Box::pin(first.unwrap().leave());
-            assert!(poll_immediate(&mut leaving).await.is_none());
-            a_while(&a).await;
-            assert!(poll_immediate(&mut leaving).await.is_none());
+            waits(&a, &mut leaving).await;
             let others = join_all(others.unwrap().into_iter().map(|inside| inside.leave()));
             let (first, others) = join(leaving, others).await;
             first.unwrap();
@@ -269,13 +263,46 @@ fn session_enters_though_the_sign_to_begin_has_gone() {
         b.create("/barriers", "", CreateMode::Persistent).await.unwrap();
         b.create("/barriers/d", "", CreateMode::Persistent).await.unwrap();
         let mut entering = Box::pin(barrier.enter());
-        assert!(poll_immediate(&mut entering).await.is_none());
-        a_while(&a).await;
-        assert!(poll_immediate(&mut entering).await.is_none());
+        waits(&a, &mut entering).await;
         let sign = "/barriers/d/ready";
         let begin = Multi::new().create(sign, "", CreateMode::Persistent).delete(sign, None);
         b.multi(begin).await.unwrap().unwrap();
         entering.await.unwrap().leave().await.unwrap();
+    });
+}
+
+/// RECIPE-03. Who leaves without waiting leaves the sign behind, and a session that ends does so.
+#[test]
+fn sign_to_begin_of_an_earlier_round_counts_no_more() {
+    check(async |[a, b]| {
+        let [ours, theirs] = [&a, &b].map(|client| DoubleBarrier::new(client, "/barriers/d", 2));
+        let (first, second) = join(ours.enter(), theirs.enter()).await;
+        drop((first.unwrap(), second.unwrap()));
+        while a.children("/barriers/d").await.unwrap().0.len() > 1 {}
+        assert!(a.exists("/barriers/d/ready").await.unwrap().is_some());
+        let mut alone = Box::pin(ours.enter());
+        waits(&a, &mut alone).await;
+        // The sign is given anew, to both.
+        let (first, second) = join(alone, theirs.enter()).await;
+        let (first, second) = join(first.unwrap().leave(), second.unwrap().leave()).await;
+        first.unwrap();
+        second.unwrap();
+        assert!(a.exists("/barriers/d/ready").await.unwrap().is_none());
+    });
+}
+
+/// RECIPE-03. A barrier is used round after round; who leaves waits for nobody of the next one.
+#[test]
+fn session_leaves_though_another_one_has_come_again() {
+    check(async |[a, b]| {
+        let [ours, theirs] = [&a, &b].map(|client| DoubleBarrier::new(client, "/barriers/d", 2));
+        for _ in 0..20 {
+            let round = async |barrier: &DoubleBarrier| {
+                barrier.enter().await.unwrap().leave().await.unwrap();
+                barrier.enter().await.unwrap().leave().await.unwrap();
+            };
+            join(round(&ours), round(&theirs)).await;
+        }
     });
 }
 
@@ -291,9 +318,7 @@ fn session_leads_only_after_all_candidates_before_it() {
         assert!(poll_immediate(&mut second).await.is_none());
         let epoch = first.epoch();
         first.resign().await.unwrap();
-        let early = select(&mut second, Box::pin(a_while(&a))).await;
-        assert!(matches!(early, Either::Right(_)), "kazoo's candidate is before it");
-        drop(early);
+        waits(&a, &mut second).await;
         b.delete(&kazoo, None).await.unwrap();
         assert!(second.await.unwrap().epoch() > epoch);
     });
@@ -412,9 +437,7 @@ fn sites_decide_without_a_coordinator() {
             let unknown = theirs.join("z").await.unwrap_err();
             assert!(unknown.is(ErrorCode::NoNode), "{unknown}");
             let mut deciding = Box::pin(y.decide());
-            let early = select(&mut deciding, Box::pin(a_while(&b))).await;
-            assert!(matches!(early, Either::Right(_)), "nobody has voted");
-            drop(early);
+            waits(&b, &mut deciding).await;
             x.vote(vote).await.unwrap();
             if vote == Decision::Commit {
                 y.vote(vote).await.unwrap();
@@ -438,9 +461,7 @@ fn site_that_fails_before_its_vote_aborts_the_transaction() {
         let [x, y] = [ours.join("x").await.unwrap(), theirs.join("y").await.unwrap()];
         x.vote(Decision::Commit).await.unwrap();
         let mut deciding = Box::pin(x.decide());
-        let early = select(&mut deciding, Box::pin(a_while(&a))).await;
-        assert!(matches!(early, Either::Right(_)), "a site has not voted");
-        drop(early);
+        waits(&a, &mut deciding).await;
         b.close().await;
         assert_eq!(deciding.await.unwrap(), Decision::Abort);
         assert!(y.vote(Decision::Commit).await.unwrap_err().is_fatal());
