@@ -390,6 +390,19 @@ impl Model {
         self.paths.get(path)
     }
 
+    /// The sessions that have owned children of this node since `session` created its last one;
+    /// none if it never did.
+    pub fn owners_beside(&self, parent: &str, session: SessionId) -> BTreeSet<SessionId> {
+        let prefix = format!("{parent}/");
+        let below = self.paths.range(prefix.clone()..);
+        let children: Vec<_> = below.take_while(|(path, _)| path.starts_with(&prefix)).collect();
+        let nodes_since = |zxid| children.iter().flat_map(move |(_, history)| history.since(zxid));
+        let own = nodes_since(Zxid::ZERO).filter(|node| node.owner == session);
+        let Some(came) = own.map(|node| node.czxid).max() else { return BTreeSet::new() };
+        let owners = nodes_since(came).map(|node| node.owner);
+        owners.filter(|owner| *owner != SessionId::default()).collect()
+    }
+
     /// The session with this id, alive or not.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(&id)

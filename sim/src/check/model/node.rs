@@ -134,6 +134,12 @@ impl PathHistory {
         self.versions.iter().rev().take_while(|(at, _)| *at > zxid).any(|(_, node)| node.is_none())
     }
 
+    /// The node as it was at this zxid and has become since, without the times when it was missing.
+    pub(super) fn since(&self, zxid: Zxid) -> impl Iterator<Item = &Node> {
+        let past = self.versions.partition_point(|(since, _)| *since <= zxid);
+        self.versions[past.saturating_sub(1)..].iter().filter_map(|(_, node)| node.as_ref())
+    }
+
     pub(super) fn begin(node: Node) -> PathHistory {
         PathHistory { versions: vec![(Zxid::ZERO, Some(node))], ..PathHistory::default() }
     }

@@ -11,7 +11,7 @@ use super::catalog::{Checks, Id, Verdict};
 use crate::check::model::Model;
 use crate::check::observe::ClientId;
 use crate::clients::program::caches::{self, TREE};
-use crate::clients::program::meetings::barrier_path;
+use crate::clients::program::meetings::{barrier_path, double_barrier_path};
 use crate::clients::program::queues::{CONFIGURATION, COUNTER, QUEUES, item_of};
 use crate::clients::program::{LEASES, MEMBERS, Share, Told};
 
@@ -21,7 +21,8 @@ pub(super) struct Recipes {
     locks: BTreeMap<u64, Lock>,
     items: Items,
     counter: Counter,
-    barriers: BTreeMap<u64, Barrier>,
+    /// The sessions that may be inside each double barrier.
+    barriers: BTreeMap<u64, BTreeMap<SessionId, Place>>,
     /// The number of the last step at a barrier.
     steps: u64,
     transactions: BTreeMap<u64, Transaction>,
@@ -78,17 +79,9 @@ struct Attempts {
     under_way: BTreeSet<(ClientId, SessionId)>,
 }
 
-/// A double barrier: the sessions that may be inside, and when others have left.
-#[derive(Clone, Default, Debug)]
-struct Barrier {
-    inside: BTreeMap<SessionId, Place>,
-    left: BTreeMap<SessionId, u64>,
-}
-
-/// A session at a barrier: when it has come, begun, and said that it leaves.
+/// A session at a double barrier: when it has begun, and said that it leaves.
 #[derive(Clone, Copy, Default, Debug)]
 struct Place {
-    came: u64,
     begun: Option<u64>,
     leaves: Option<u64>,
 }
@@ -162,12 +155,10 @@ impl Recipes {
             }
             Told::Added(value) => self.counter.added(checks, who, value),
             Told::Comes(number) => {
-                self.steps += 1;
-                let came = self.steps;
-                *self.place(number, session) = Place { came, ..Place::default() };
+                *self.place(number, session) = Place::default();
                 Ok(())
             }
-            Told::Begins(number) => self.begins(checks, who, number),
+            Told::Begins(number) => self.begins(checks, model, who, number),
             Told::Leaves(number) => {
                 self.steps += 1;
                 self.place(number, session).leaves = Some(self.steps);
@@ -258,27 +249,22 @@ impl Recipes {
     }
 
     fn place(&mut self, number: u64, session: SessionId) -> &mut Place {
-        self.barriers.entry(number).or_default().inside.entry(session).or_default()
+        self.barriers.entry(number).or_default().entry(session).or_default()
     }
 
-    /// R4: who begins does not do so before enough have come. A session that gave the entrance up
-    /// may have a node there until it ends. One that has left since this one came still counts: a
-    /// barrier that is used again before all have left is open (seed 0xa52739d400ee of the swarm at
-    /// a52739d).
+    /// R4: who begins has seen enough others come. One that has gone since still counts: its end
+    /// counts as leaving.
     fn begins(
         &mut self,
         checks: &mut Checks,
+        model: &Model,
         (client, session): (ClientId, SessionId),
         number: u64,
     ) -> Verdict {
         self.steps += 1;
         let begun = self.steps;
-        let place = self.place(number, session);
-        place.begun = Some(begun);
-        let came = place.came;
-        let Barrier { inside, left } = &self.barriers[&number];
-        let left = left.iter().filter(|(id, at)| **at > came && !inside.contains_key(id));
-        let come = inside.len() + left.count();
+        self.place(number, session).begun = Some(begun);
+        let come = model.owners_beside(&double_barrier_path(number), session).len();
         checks.check(Id::R4, come >= MEMBERS, || {
             vec![format!(
                 "client {} begins at barrier {number}, and {come} have come; {MEMBERS} are needed",
@@ -296,8 +282,7 @@ impl Recipes {
         number: u64,
     ) -> Verdict {
         self.steps += 1;
-        let Barrier { inside, left } = self.barriers.entry(number).or_default();
-        left.insert(session, self.steps);
+        let inside = self.barriers.entry(number).or_default();
         let since = inside.remove(&session).and_then(|place| place.leaves);
         let stays = |(id, other): &(&SessionId, &Place)| {
             model.is_alive(**id)

@@ -21,12 +21,16 @@ const SITES: [&str; 2] = ["a", "b"];
 /// How long a program waits for others.
 const WAIT: Duration = Duration::from_secs(1);
 
+/// The node of a double barrier.
+pub fn double_barrier_path(number: u64) -> String {
+    format!("/barriers/b{number}")
+}
+
 pub(super) async fn enter_and_leave(mut user: User) {
     loop {
         user.pause().await;
         let number = user.rng.below(BARRIERS);
-        let path = format!("/barriers/b{number}");
-        let barrier = DoubleBarrier::new(&user.client, path, MEMBERS);
+        let barrier = DoubleBarrier::new(&user.client, double_barrier_path(number), MEMBERS);
         user.tell(Told::Comes(number));
         let entered = {
             let enter = Box::pin(barrier.enter());

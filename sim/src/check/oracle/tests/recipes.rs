@@ -4,7 +4,7 @@
 
 use zabkeeper_core::{ConnId, Zxid};
 
-use super::history::{History, check_pair, create, delete};
+use super::history::{History, check_pair, create, create_with, delete};
 use crate::check::observe::{ClientId, Observation};
 use crate::clients::program::{Share, Told, caches, meetings};
 
@@ -134,13 +134,44 @@ fn r3_counter_has_more_than_was_added() {
     });
 }
 
+/// The session's node at a double barrier.
+fn comes(h: &mut History, (_, conn): (u32, ConnId), name: &str) -> String {
+    let path = format!("{}/{name}", meetings::double_barrier_path(0));
+    h.writes(conn, create_with(&path, "", 1));
+    path
+}
+
+/// Two clients, and the node of a double barrier.
+fn two_at_a_barrier(h: &mut History) -> [(u32, ConnId); 2] {
+    let both = two(h);
+    for path in ["/barriers", &meetings::double_barrier_path(0)] {
+        h.writes(both[0].1, create(path));
+    }
+    both
+}
+
 #[test]
 fn r4_session_begins_alone() {
     check_pair("R4", |h, violating| {
-        let [a, b] = two(h);
-        tells(h, a, Told::Comes(0));
+        let [a, b] = two_at_a_barrier(h);
+        comes(h, a, "a");
+        // It counts once, though its deletion of an earlier node is under way.
+        comes(h, if violating { a } else { b }, "b");
+        tells(h, a, Told::Begins(0));
+    });
+}
+
+#[test]
+fn r4_session_begins_after_another_one_has_gone() {
+    check_pair("R4", |h, violating| {
+        let [a, b] = two_at_a_barrier(h);
         if !violating {
-            tells(h, b, Told::Comes(0));
+            comes(h, a, "a");
+        }
+        let other = comes(h, b, "b");
+        h.writes(b.1, delete(&other));
+        if violating {
+            comes(h, a, "a");
         }
         tells(h, a, Told::Begins(0));
     });
@@ -149,8 +180,9 @@ fn r4_session_begins_alone() {
 #[test]
 fn r4_session_has_left_while_another_one_is_inside() {
     check_pair("R4", |h, violating| {
-        let [a, b] = two(h);
-        for who in [a, b] {
+        let [a, b] = two_at_a_barrier(h);
+        for (who, name) in [(a, "a"), (b, "b")] {
+            comes(h, who, name);
             tells(h, who, Told::Comes(0));
         }
         for who in [a, b] {
