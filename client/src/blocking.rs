@@ -19,15 +19,13 @@ use futures::executor::{BlockingStream, block_on, block_on_stream};
 use futures::stream::Stream;
 
 use crate::handle::{Call, Client};
-use crate::session::ConnectString;
 
 /// [`Client::connect`], with a thread for the driver; it ends with the session.
 ///
 /// # Errors
 /// Those of [`Client::connect`]; the system gives no thread.
 pub fn connect(servers: &str) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
-    let servers: ConnectString = servers.parse()?;
-    let client = Client::builder(servers).spawn_thread()?;
+    let client = Client::resolve_on_thread(servers)?.spawn_thread()?;
     wait(client.connected())?;
     Ok(client)
 }

@@ -13,6 +13,8 @@ use futures::io::{AsyncRead, AsyncWrite};
 use zabkeeper_core::Instant;
 
 use crate::handle::Engine;
+#[cfg(feature = "dns-srv")]
+use crate::session::ConnectString;
 use crate::session::{Effect, Input, LinkId, Outbox, ServerAddr};
 
 /// Bytes that are read from a connection at once, at most.
@@ -92,6 +94,12 @@ impl<R: Runtime> Driver<R> {
             return Poll::Ready(());
         }
         Poll::Pending
+    }
+
+    /// The session's servers are these from now on (CLIENT-06).
+    #[cfg(feature = "dns-srv")]
+    pub(crate) fn replace_servers(&mut self, servers: ConnectString) {
+        self.step(Input::Servers(servers));
     }
 
     fn step(&mut self, input: Input) {

@@ -2,6 +2,9 @@
 //!
 //! Owns nothing but the calls of tokio. Must not decide anything.
 
+#[cfg(feature = "dns-srv")]
+mod dns_srv;
+
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -13,6 +16,8 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
 use zabkeeper_core::Instant;
 
+#[cfg(feature = "dns-srv")]
+use self::dns_srv::{Following, Service};
 use crate::error::Error;
 use crate::handle::{Client, Engine};
 use crate::runtime::{Driver, Runtime};
@@ -26,29 +31,77 @@ const SESSION_TIMEOUT_MS: i32 = 30_000;
 pub struct ClientBuilder {
     config: Config,
     request_timeout: Option<Duration>,
+    /// Names the servers, which may change.
+    #[cfg(feature = "dns-srv")]
+    service: Option<Service>,
 }
 
 impl Client {
     /// Connects to an ensemble, `host:port,host:port[/chroot]`, and waits until a server has
     /// accepted the session. Its driver runs as a task of the present tokio runtime.
     ///
+    /// With the feature `dns-srv`, `dns-srv://name[/chroot]` connects to the servers that the SRV
+    /// records of this name list. They are looked up again each minute, and the session follows.
+    ///
     /// # Errors
-    /// An invalid connect string. While no server can be reached this waits, as ZooKeeper's clients
-    /// do: bound it with `tokio::time::timeout`.
+    /// An invalid connect string; a name without SRV records. While no server can be reached this
+    /// waits, as ZooKeeper's clients do: bound it with `tokio::time::timeout`.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
     pub async fn connect(
         servers: &str,
     ) -> Result<Client, Box<dyn std::error::Error + Send + Sync>> {
-        let servers: ConnectString = servers.parse()?;
-        Ok(Client::builder(servers).connect().await?)
+        Ok(Client::resolve(servers).await?.connect().await?)
+    }
+
+    /// Settings for a connection to the servers of this connect string; see [`Client::connect`].
+    ///
+    /// # Errors
+    /// An invalid connect string; a name without SRV records.
+    pub async fn resolve(
+        servers: &str,
+    ) -> Result<ClientBuilder, Box<dyn std::error::Error + Send + Sync>> {
+        #[cfg(feature = "dns-srv")]
+        if let Some(service) = Service::parse(servers) {
+            return Client::of_service(service).await;
+        }
+        Ok(Client::builder(servers.parse()?))
+    }
+
+    /// [`Client::resolve`] without a runtime.
+    pub(crate) fn resolve_on_thread(
+        servers: &str,
+    ) -> Result<ClientBuilder, Box<dyn std::error::Error + Send + Sync>> {
+        #[cfg(feature = "dns-srv")]
+        if let Some(service) = Service::parse(servers) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            // This thread may be one of a runtime, where it must not block on another one.
+            let look_up = || runtime.block_on(Client::of_service(service));
+            let found = std::thread::scope(|scope| scope.spawn(look_up).join());
+            return found.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+        Ok(Client::builder(servers.parse()?))
+    }
+
+    /// Settings for a connection to the servers of a service.
+    #[cfg(feature = "dns-srv")]
+    pub(crate) async fn of_service(
+        service: Service,
+    ) -> Result<ClientBuilder, Box<dyn std::error::Error + Send + Sync>> {
+        let builder = Client::builder(service.look_up().await?);
+        Ok(ClientBuilder { service: Some(service), ..builder })
     }
 
     /// Settings for a connection to these servers.
     pub fn builder(servers: ConnectString) -> ClientBuilder {
         let config = Config::new(servers, SESSION_TIMEOUT_MS);
-        ClientBuilder { config, request_timeout: None }
+        ClientBuilder {
+            config,
+            request_timeout: None,
+            #[cfg(feature = "dns-srv")]
+            service: None,
+        }
     }
 }
 
@@ -76,8 +129,8 @@ impl ClientBuilder {
     /// # Panics
     /// Outside of a tokio runtime, or if the system gives no random numbers.
     pub fn spawn(self) -> Client {
-        let (client, engine) = self.build();
-        tokio::spawn(Driver::new(engine, TokioRuntime::new()));
+        let (client, session) = self.build();
+        tokio::spawn(session.run());
         client
     }
 
@@ -90,19 +143,26 @@ impl ClientBuilder {
     /// # Panics
     /// If the system gives no random numbers.
     pub fn spawn_thread(self) -> io::Result<Client> {
-        let (client, engine) = self.build();
+        let (client, session) = self.build();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("zabkeeper client".to_owned()).spawn(move || {
-            runtime.block_on(async { Driver::new(engine, TokioRuntime::new()).await });
+            runtime.block_on(session.run());
         })?;
         Ok(client)
     }
 
-    fn build(self) -> (Client, Engine) {
+    fn build(self) -> (Client, Running) {
         let mut seed = [0; 16];
         getrandom::fill(&mut seed).expect("the system gives random numbers");
+        #[cfg(feature = "dns-srv")]
+        let service = self.service.map(|service| (service, self.config.servers.clone()));
         let (client, engine) = Engine::new(self.config, u128::from_le_bytes(seed));
-        (client, engine.with_request_timeout(self.request_timeout))
+        let running = Running {
+            engine: engine.with_request_timeout(self.request_timeout),
+            #[cfg(feature = "dns-srv")]
+            service,
+        };
+        (client, running)
     }
 
     /// [`ClientBuilder::spawn`], and waits until a server has accepted the session.
@@ -116,6 +176,26 @@ impl ClientBuilder {
         let client = self.spawn();
         client.connected().await?;
         Ok(client)
+    }
+}
+
+/// What the task of a session runs.
+struct Running {
+    engine: Engine,
+    /// The service that names the servers, and those that it has named.
+    #[cfg(feature = "dns-srv")]
+    service: Option<(Service, ConnectString)>,
+}
+
+impl Running {
+    /// Ends with the session. Must be polled by a runtime of tokio.
+    async fn run(self) {
+        let driver = Driver::new(self.engine, TokioRuntime::new());
+        #[cfg(feature = "dns-srv")]
+        if let Some((service, known)) = self.service {
+            return Following::new(driver, service, known).await;
+        }
+        driver.await;
     }
 }
 

@@ -11,6 +11,9 @@ use std::str::FromStr;
 /// Port of a server without one.
 const PORT_DEFAULT: u16 = 2181;
 
+/// What a connect string begins with if DNS names the servers.
+pub(crate) const SRV_PREFIX: &str = "dns-srv://";
+
 /// `host:port,host:port,...[/chroot]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectString {
@@ -74,6 +77,12 @@ impl FromStr for ConnectString {
     type Err = ConnectStringError;
 
     fn from_str(text: &str) -> Result<ConnectString, ConnectStringError> {
+        if text.starts_with(SRV_PREFIX) {
+            return refuse(format!(
+                "{text:?} needs a lookup: use Client::connect or Client::resolve, with the feature \
+                 dns-srv of zabkeeper-client; or write host:port,host:port"
+            ));
+        }
         let (list, chroot) = text.split_at(text.find('/').unwrap_or(text.len()));
         let chroot = if chroot == "/" { "" } else { chroot };
         check_chroot(chroot)?;
@@ -227,6 +236,7 @@ mod tests {
             "a/./x",
             "a/x\u{7}",
             "a/\u{1f600}",
+            "dns-srv://zk.example.org/app",
         ];
         insta::assert_snapshot!(refused.map(check).join("\n"), @r#"
         connect string: "" names no server; write host:port,host:port

@@ -22,6 +22,8 @@ use zabkeeper_core::{Instant, SessionId, Zxid};
 
 pub use self::config::Config;
 use self::connect::RELATIVE;
+#[cfg(feature = "dns-srv")]
+pub(crate) use self::connect::SRV_PREFIX;
 pub(crate) use self::connect::path_fault;
 pub use self::connect::{ConnectString, ConnectStringError, ServerAddr};
 pub use self::io::{CallId, Disconnect, Done, Effect, Failure, Input, LinkId, Outbox, State};
