@@ -190,9 +190,10 @@ impl Batch {
             print_error(&format!("seed {:#x}: {why}\n", report.job.seed));
         }
         if let Some(failure) = &report.outcome.failure {
-            // The full report comes at the end of the output; this line announces it.
+            // The full report comes at the end of the output, unless the batch is killed.
             let seen = failure.evidence.first().map_or("", String::as_str);
-            print_error(&format!("seed {:#x}: {}: {seen}\n", report.job.seed, failure.id));
+            let (seed, repro) = (report.job.seed, flags.repro(&report.job));
+            print_error(&format!("seed {seed:#x}: {}: {seen}\n{repro}\n", failure.id));
             let text = report::failure(&failure.to_string(), report, flags);
             self.failures.push(text);
             self.classes.push(failure.class);
