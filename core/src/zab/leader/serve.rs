@@ -74,8 +74,15 @@ impl Leader {
     /// The members have changed: what is acknowledged may suffice now, and this server may have no
     /// vote any more.
     pub(crate) fn on_new_members(&mut self, replica: &Replica, cx: &mut Cx<'_>) -> LeaderEffect {
+        let serves = self.serving().is_some();
         for learner in self.learners.values_mut() {
             learner.set_votes(cx.voters.contains(learner.server), replica, cx);
+            // An observer may have waited for a commit: a voter need not. (A fork of seed
+            // 0x11290b00094c of the swarm at b3ae77f: such a server never served.)
+            if serves && learner.may_serve(replica.log()) {
+                cx.mark(Mark::LearnerJoined);
+                learner.serve(replica, cx);
+            }
         }
         if !cx.voters.may_lead(cx.config.id()) {
             // RECONF-11.
