@@ -4,20 +4,19 @@
 
 use std::sync::Arc;
 
+use zabkeeper_core::Instant;
 use zabkeeper_core::driver::{Driver, PeerOptions, TurnLimits};
 
 use crate::admin;
-use crate::clock::Clock;
 use crate::config::{Ensemble, Settings};
-use crate::random;
 
 /// A driver without connections; `ensemble` is the core's ensemble id.
-pub(crate) fn new(settings: &Settings, ensemble: u64, clock: &Clock) -> Driver {
+pub(crate) fn new(settings: &Settings, ensemble: u64, seed: u64, now: Instant) -> Driver {
     let config = Arc::new(settings.core.clone());
     let limits = settings.limits.clone();
     let turn = TurnLimits::default();
     let peers = peer_options(settings, ensemble);
-    Driver::new(config, limits, peers, turn, random::number(), clock.mono())
+    Driver::new(config, limits, peers, turn, seed, now)
         .with_four_letter(admin::options(settings))
         .with_members(settings.ensemble.as_ref().map(Ensemble::addresses).unwrap_or_default())
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Sleep;
+use zabkeeper_core::driver::Driver;
 use zabkeeper_core::io::Marks;
 use zabkeeper_core::{
     Halted, Input, Instant, LinkId, Member, Now, Outbox, Outline, OutlineCompared, Server, Zxid,
@@ -47,6 +48,19 @@ pub(crate) enum Ended {
     Stopped { complete: bool },
     /// The server has halted, after it had applied this much.
     Halted(Halted, Zxid),
+}
+
+/// Has a server that stops nothing more to do?
+pub(crate) fn is_complete(server: &Server, driver: &Driver, is_ensemble: bool) -> bool {
+    if is_ensemble {
+        // Other servers continue to write: a leader hands over, and answers to requests that have
+        // been read must leave.
+        return server.may_exit() && driver.clients.unanswered() == 0;
+    }
+    let status = server.status();
+    status.outstanding == 0
+        && status.applied == status.appended
+        && status.durable == status.appended
 }
 
 impl EventLoop {
@@ -215,16 +229,8 @@ impl EventLoop {
         if let Some(why) = status.halted {
             return Some(Ended::Halted(why, status.applied));
         }
-        let complete = match self.shared.settings.ensemble {
-            None => {
-                status.outstanding == 0
-                    && status.applied == status.appended
-                    && status.durable == status.appended
-            }
-            // Other servers continue to write: a leader hands over, and answers to requests that
-            // have been read must leave.
-            Some(_) => self.server.may_exit() && self.shared.driver().clients.unanswered() == 0,
-        };
+        let is_ensemble = self.shared.settings.ensemble.is_some();
+        let complete = is_complete(&self.server, &self.shared.driver(), is_ensemble);
         let latest = stopping?;
         (complete || now >= latest).then_some(Ended::Stopped { complete })
     }

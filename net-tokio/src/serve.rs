@@ -94,7 +94,7 @@ pub(crate) async fn serve(
     let server = recover(&settings, opened.recovered)?;
     let slow_write = settings.slow_write;
     let clock = Clock::start();
-    let driver = driver::new(&settings, server.ensemble_id(), &clock);
+    let driver = driver::new(&settings, server.ensemble_id(), random::number(), clock.mono());
     let shared = Rc::new(Shared::new(settings, clock, driver));
     let wake = Rc::clone(&shared).wake().clone();
     let disk = Disk::start(opened.log, opened.snapshots, opened.reader, wake, slow_write)
@@ -309,6 +309,15 @@ fn refuse_a_folder_without_data(key: &str, folder: &Path) -> Result<(), Failure>
     )))
 }
 
+/// How long a server that is told to stop may go on.
+pub(crate) fn time_to_stop(settings: &Settings) -> Duration {
+    if settings.ensemble.is_some() {
+        LAST_ANSWERS + settings.core.tick().min(HAND_OVER)
+    } else {
+        LAST_WRITES
+    }
+}
+
 /// Carries out the requests to stop.
 async fn stop_on(mut requests: StopRequests, accepting: AbortHandle, shared: Rc<Shared>) {
     while let Some(request) = requests.recv().await {
@@ -317,11 +326,7 @@ async fn stop_on(mut requests: StopRequests, accepting: AbortHandle, shared: Rc<
             Stop::AtOnce => Duration::ZERO,
             Stop::Gracefully => {
                 tracing::info!("stopping");
-                if shared.settings.ensemble.is_some() {
-                    LAST_ANSWERS + shared.settings.core.tick().min(HAND_OVER)
-                } else {
-                    LAST_WRITES
-                }
+                time_to_stop(&shared.settings)
             }
         };
         shared.stop(shared.clock.mono().after(time));

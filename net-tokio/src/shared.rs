@@ -192,7 +192,7 @@ mod tests {
     fn first_panic_of_a_task_is_kept() {
         let settings = Settings::for_a_try();
         let clock = Clock::start();
-        let driver = driver::new(&settings, 0, &clock);
+        let driver = driver::new(&settings, 0, 0, clock.mono());
         let shared = Rc::new(Shared::new(settings, clock, driver));
         let panicked = serve::runtime().unwrap().block_on(async {
             for number in 1..=2 {

@@ -43,7 +43,7 @@ fn server_is_reached_at_its_names_and_addresses() {
     for host in ["127.0.0.1", "localhost", "[::1]"] {
         block_on(async {
             let (settings, clock) = (settings(host, free_ports()), Clock::start());
-            let driver = driver::new(&settings, 0, &clock);
+            let driver = driver::new(&settings, 0, 0, clock.mono());
             let shared = Rc::new(Shared::new(settings, clock, driver));
             let ensemble = shared.settings.ensemble.as_ref().unwrap();
             let [one, two] = [1, 2].map(|id| ensemble.member(ServerId(id)).unwrap());
@@ -90,7 +90,7 @@ fn one_of_several_addresses_suffices() {
         );
         let settings = parse("zoo.cfg", &lines, &[], &|_| Ok("1".to_owned())).unwrap().0;
         let clock = Clock::start();
-        let driver = driver::new(&settings, 0, &clock);
+        let driver = driver::new(&settings, 0, 0, clock.mono());
         let shared = Rc::new(Shared::new(settings, clock, driver));
         let ensemble = shared.settings.ensemble.as_ref().unwrap();
         let [one, two, three] = [1, 2, 3].map(|id| ensemble.member(ServerId(id)).unwrap());

@@ -36,11 +36,25 @@ const MOST_SERVERS: usize = 255;
 /// The settings of an ensemble; see [`Ensemble::builder`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EnsembleBuilder {
-    servers: usize,
+    pub(super) servers: usize,
     tick: Duration,
     session_timeouts: Option<RangeInclusive<Duration>>,
     lines: String,
-    timeout: Duration,
+    pub(super) timeout: Duration,
+}
+
+/// What the `zoo.cfg` of a server says beside the settings.
+pub(super) struct Place<'a> {
+    pub(super) id: u64,
+    /// The address for clients.
+    pub(super) host: &'a str,
+    pub(super) port: u16,
+    /// The folder with the data.
+    pub(super) data: String,
+    /// The lines about the ensemble; none for a standalone server.
+    pub(super) members: String,
+    /// The lines about the time limits of learners.
+    pub(super) limits: &'a str,
 }
 
 impl EnsembleBuilder {
@@ -92,15 +106,9 @@ impl EnsembleBuilder {
     /// # Panics
     /// If the operating system has no random bytes.
     pub fn start(&self) -> Result<Ensemble, Error> {
-        if !(1..=MOST_SERVERS).contains(&self.servers) {
-            return Err(Error::Invalid(format!(
-                "an ensemble of {} servers is not possible: use 1 to {MOST_SERVERS}, such as 3",
-                self.servers
-            )));
-        }
+        let ids = 1..=self.checked_servers()? as u64;
         let folder = Folder::create()?;
         folder.write_secret()?;
-        let ids = 1..=self.servers as u64;
         let ports: Vec<Ports> = ids.clone().map(|_| Ports::reserve()).collect::<Result<_, _>>()?;
         let mut server_lines = String::new();
         for (id, ports) in ids.clone().zip(&ports) {
@@ -109,7 +117,8 @@ impl EnsembleBuilder {
         let mut servers = Vec::new();
         for (id, mut ports) in ids.zip(ports) {
             ports.open();
-            folder.write_server(id, &self.text(&folder, id, &ports, &server_lines)?)?;
+            folder
+                .write_server(id, &self.text(&self.place(&folder, id, &ports, &server_lines)?))?;
             servers.push(Server::new(id, folder.zoo_cfg(id), ports));
         }
         let mut ensemble = Ensemble { servers, timeout: self.timeout, folder };
@@ -117,20 +126,46 @@ impl EnsembleBuilder {
         Ok(ensemble)
     }
 
-    /// The text of `zoo.cfg` of a server.
-    fn text(
+    /// The number of servers.
+    ///
+    /// # Errors
+    /// No ensemble has that many.
+    pub(super) fn checked_servers(&self) -> Result<usize, Error> {
+        if (1..=MOST_SERVERS).contains(&self.servers) {
+            return Ok(self.servers);
+        }
+        Err(Error::Invalid(format!(
+            "an ensemble of {} servers is not possible: use 1 to {MOST_SERVERS}, such as 3",
+            self.servers
+        )))
+    }
+
+    /// What the `zoo.cfg` of a server on a port of this machine says.
+    fn place(
         &self,
         folder: &Folder,
         id: u64,
         ports: &Ports,
         server_lines: &str,
-    ) -> Result<String, Error> {
-        let mut text = format!("# Server {id} of a test.\nclientPortAddress=127.0.0.1\n");
+    ) -> Result<Place<'static>, Error> {
+        let mut members = String::new();
+        if self.servers > 1 {
+            members = format!("quorum.secretFile={}\n{server_lines}", path(&folder.secret())?);
+        }
+        let (host, port, data) = ("127.0.0.1", ports.client(), path(&folder.data(id))?);
+        Ok(Place { id, host, port, data, members, limits: LIMITS })
+    }
+
+    /// The text of `zoo.cfg` of a server.
+    pub(super) fn text(&self, place: &Place<'_>) -> String {
+        let Place { id, host, port, data, members, limits } = place;
+        let mut text = format!("# Server {id} of a test.\n");
         let mut add = |key: &str, value: String| {
             writeln!(text, "{key}={value}").expect("a text takes all bytes");
         };
-        add("clientPort", ports.client().to_string());
-        add("dataDir", path(&folder.data(id))?);
+        add("clientPortAddress", (*host).to_owned());
+        add("clientPort", port.to_string());
+        add("dataDir", data.clone());
         add("tickTime", self.tick.as_millis().to_string());
         match &self.session_timeouts {
             Some(timeouts) => {
@@ -142,11 +177,7 @@ impl EnsembleBuilder {
                 add("maxSessionTimeout", longest.as_millis().to_string());
             }
         }
-        if self.servers > 1 {
-            add("quorum.secretFile", path(&folder.secret())?);
-            text += server_lines;
-        }
-        Ok(format!("{text}{LIMITS}\n{COMMON}\n{}", self.lines))
+        format!("{text}{members}{limits}\n{COMMON}\n{}", self.lines)
     }
 }
 

@@ -32,6 +32,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The ensemble has servers 1 to `last` only.
+    pub(super) fn no_server(id: u64, last: usize) -> Error {
+        Error::Invalid(format!("there is no server {id}: the servers are 1 to {last}"))
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,5 +1,5 @@
 //! Servers inside a test: a real ensemble in the process of the test, on free ports and with a
-//! temporary folder.
+//! temporary folder; or one in virtual time, see [`VirtualEnsemble`].
 //!
 //! ```
 //! use zabkeeper::testing::Ensemble;
@@ -41,6 +41,7 @@ mod error;
 mod files;
 mod ports;
 mod server;
+mod virtual_time;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -48,6 +49,7 @@ use std::time::Duration;
 
 pub use builder::EnsembleBuilder;
 pub use error::Error;
+pub use virtual_time::{VirtualEnsemble, VirtualEnsembleBuilder};
 
 use files::Folder;
 use server::{Milestone, Server, Starting};
@@ -220,10 +222,8 @@ impl Ensemble {
     /// The index of a server.
     fn index(&self, id: u64) -> Result<usize, Error> {
         let index = usize::try_from(id).ok().and_then(|id| id.checked_sub(1));
-        index.filter(|index| *index < self.servers.len()).ok_or_else(|| {
-            let last = self.servers.len();
-            Error::Invalid(format!("there is no server {id}: the servers are 1 to {last}"))
-        })
+        let last = self.servers.len();
+        index.filter(|index| *index < last).ok_or_else(|| Error::no_server(id, last))
     }
 }
 

@@ -33,3 +33,4 @@ mod reconfig;
 mod scene;
 mod startup;
 mod testing;
+mod virtual_time;
