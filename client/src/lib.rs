@@ -18,12 +18,15 @@
 //! It ends when the program closes it or drops the last handle, or when the servers have not heard
 //! of it for the session timeout. Then its ephemeral nodes are deleted, all operations fail with a
 //! fatal error, and the program connects a new client. [`Client::states`] tells of each change.
+//! Only a server can tell that the session has expired. A client that reaches none presumes it
+//! after the session timeout, by its own clock: [`Client::session_lost`], and the `lost` of locks
+//! and leaders.
 //!
 //! # Errors
 //! Each [`Error`] names the operation and its path, and has one of three classes ([`ErrorClass`]):
 //! the operation's own, such as a node that is absent; recoverable, when an answer was lost and
 //! nobody knows whether the write was made; and fatal, when the session has ended. The recipes
-//! handle recoverable errors themselves.
+//! handle recoverable errors themselves, and return none.
 //!
 //! # Order
 //! An operation is queued when its method is called, before its future is polled first; servers

@@ -123,7 +123,10 @@ impl<R: Runtime> Driver<R> {
                     }
                 }
                 Effect::HangUp { link } => self.links.retain(|other| other.id != link),
-                Effect::Completed(..) | Effect::Event(_) | Effect::State(_) => {
+                Effect::Completed(..)
+                | Effect::Event(_)
+                | Effect::State(_)
+                | Effect::PresumedExpired => {
                     unreachable!("the engine handles them")
                 }
             }

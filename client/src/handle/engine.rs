@@ -36,6 +36,8 @@ pub(super) enum Command {
     Sleep(Duration, oneshot::Sender<()>),
     /// Wants every state after this one, which the handle has seen.
     States(mpsc::UnboundedSender<State>, State),
+    /// Completes when the session has ended, or is presumed to have expired.
+    Lost(oneshot::Sender<()>),
     /// Polls this future until it ends.
     Detach(Detached),
     /// Closes the session.
@@ -86,6 +88,8 @@ pub struct Engine {
     last_sleeper: u64,
     watchers: Watchers,
     states: Vec<mpsc::UnboundedSender<State>>,
+    /// Who waits for the end of the session, presumed or real.
+    lost: Vec<oneshot::Sender<()>>,
     detached: FuturesUnordered<Detached>,
     view: Arc<View>,
     /// Effects of the session that the engine has not handled yet.
@@ -112,6 +116,7 @@ impl Engine {
             last_sleeper: 0,
             watchers: Watchers::new(),
             states: Vec::new(),
+            lost: Vec::new(),
             detached: FuturesUnordered::new(),
             view,
             scratch: Outbox::default(),
@@ -218,6 +223,14 @@ impl Engine {
                     self.states.push(states);
                 }
             }
+            Command::Lost(waiter) if self.session.is_presumed_expired() => drop(waiter),
+            Command::Lost(waiter) => {
+                if self.lost.len() == self.lost.capacity() {
+                    // Before it grows: most guards are dropped before their session ends.
+                    self.lost.retain(|waiter| !waiter.is_canceled());
+                }
+                self.lost.push(waiter);
+            }
             Command::Detach(future) => self.detached.push(future),
             Command::Close => self.pass(now, Input::Close, out),
         }
@@ -236,6 +249,7 @@ impl Engine {
                 Effect::Completed(call, result) => self.complete(call, result),
                 Effect::Event(event) => self.watchers.fire(&event),
                 Effect::State(state) => self.tell(state),
+                Effect::PresumedExpired => self.lost.clear(),
             }
         }
         self.scratch = scratch;
@@ -274,6 +288,7 @@ impl Engine {
         let Some(why) = state.failure() else { return };
         self.watchers.end_all(why);
         self.states.clear();
+        self.lost.clear();
     }
 
     fn wake_sleepers(&mut self, now: Instant) {

@@ -353,6 +353,21 @@ impl Client {
         states
     }
 
+    /// Completes when the session has ended, or when the servers may have ended it: no server has
+    /// answered, for the session timeout, anything that was sent (Curator's `LOST`). So it
+    /// completes also while no server is reached. It may be that a server is reached later, and the
+    /// session has lived on.
+    ///
+    /// The time runs by the clock of this machine, from when the last message was sent that was
+    /// answered. If the server that had got it dies before it tells the leader, the servers may end
+    /// the session half a tick earlier.
+    pub fn session_lost(&self) -> impl Future<Output = ()> + Send + Unpin + use<> {
+        let (sender, lost) = oneshot::channel();
+        // Without an engine the session has ended.
+        let _ = self.commands.unbounded_send(Command::Lost(sender));
+        lost.map(|_| ())
+    }
+
     /// The session's id; zero until a server has accepted the session.
     pub fn session_id(&self) -> SessionId {
         self.view.session()

@@ -28,6 +28,10 @@ const CANDIDATES: [&str; 2] = [PREFIX, "__lock__"];
 /// leader after its session has expired. Resources that must obey one leader only check the
 /// [epoch](Leadership::epoch), which rises from leader to leader.
 ///
+/// A session may take part as often as it likes, also again after it has resigned or lost the
+/// leadership, and in several elections. Lost connections are waited out: the leadership lasts as
+/// long as the session.
+///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 /// use zabkeeper_client::{Client, recipes::Election};
@@ -44,7 +48,7 @@ pub struct Election {
     name: Vec<u8>,
 }
 
-/// A session leads. Dropping it resigns.
+/// A session leads. Dropping it resigns; without a connection, as soon as there is one again.
 #[derive(Debug)]
 pub struct Leadership {
     node: ProtectedNode,
@@ -59,7 +63,8 @@ impl Election {
     /// Takes part, and waits until this session leads. Dropping the future leaves the election.
     ///
     /// # Errors
-    /// Those of [`Lock::acquire`](super::Lock::acquire).
+    /// Fatal ones when the session ends; `NoAuth`; `NoNode` if somebody else has deleted the
+    /// session's node, which shows when its turn comes, or if the chroot does not exist.
     pub async fn lead(&self) -> Result<Leadership, Error> {
         let mut node = ProtectedNode::new(&self.client, &self.path, PREFIX);
         node.create(&self.name).await?;
@@ -75,12 +80,15 @@ impl Leadership {
         self.node.zxid()
     }
 
-    /// Completes when the leadership is lost; see [`LockGuard::lost`](super::LockGuard::lost).
+    /// Completes when the leadership is lost or may be: somebody has deleted the node, the session
+    /// has ended, or no server has answered for the session timeout
+    /// ([`Client::session_lost`]).
     pub async fn lost(&self) {
-        let _ = self.node.gone().await;
+        self.node.lost().await;
     }
 
-    /// Resigns and waits until the servers know.
+    /// Resigns and waits until the servers know, without a limit while there is no connection.
+    /// Dropping the future leaves the rest to the driver.
     ///
     /// # Errors
     /// Fatal ones: the session has ended, and the leadership with it.

@@ -18,7 +18,8 @@ use crate::handle::Client;
 ///
 /// # What it promises
 /// The work begins after this session has become the leader, and its future is dropped as soon as
-/// the client learns that the leadership is lost. The leadership ends when the work is done.
+/// the leadership is lost or may be: somebody has deleted the node, the session has ended, or no
+/// server has answered for the session timeout. The leadership ends when the work is done.
 ///
 /// # What it does not promise
 /// As with a [`Lock`](super::Lock), work whose process stands still may go on for a moment after
@@ -67,9 +68,10 @@ impl LeaderSelector {
     /// Returns what the work has returned.
     ///
     /// # Errors
-    /// `NoNode` if somebody has deleted the leader's node, and fatal ones when the session has
-    /// ended: then the work was dropped, or has not begun. Otherwise those of
-    /// [`Lock::acquire`](super::Lock::acquire).
+    /// `NoNode` if somebody has deleted the leader's node, or no server has answered for the
+    /// session timeout, and the session lives; fatal ones when the session has ended: then the work
+    /// was dropped, or has not begun. Otherwise those of [`Lock::acquire`](super::Lock::acquire).
+    /// Without a connection they come when there is one again.
     pub async fn lead<T, F>(&self, work: impl FnOnce(Zxid) -> F) -> Result<T, Error>
     where
         F: Future<Output = T>,
@@ -89,8 +91,8 @@ impl LeaderSelector {
     }
 
     /// [`LeaderSelector::lead`] until the work returns [`ControlFlow::Break`]. After each
-    /// [`ControlFlow::Continue`], and after somebody has deleted its node, this session takes part
-    /// again, behind those that wait.
+    /// [`ControlFlow::Continue`], and after a leadership that was lost while the session lives, it
+    /// takes part again, behind those that wait.
     ///
     /// # Errors
     /// Fatal ones; `NoAuth`.

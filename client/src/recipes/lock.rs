@@ -37,8 +37,9 @@ const REVOKE: &[u8] = b"__REVOKE__";
 /// some 20,000 by default. Beyond that acquiring fails, and a node may stay until its session ends.
 ///
 /// When the connection is lost the lock is still held, as long as the session lives; waiting goes
-/// on after the reconnection. When the session expires, [`LockGuard::lost`] completes, and waiting
-/// fails with a fatal error.
+/// on after the reconnection. When the session expires, or no server has answered for its timeout,
+/// [`LockGuard::lost`] completes; waiting fails with a fatal error once a server says that the
+/// session has expired.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -84,7 +85,8 @@ impl Lock {
     ///
     /// # Errors
     /// Fatal ones when the session ends; `NoAuth`; `NoNode` if somebody else has deleted the place
-    /// in the queue. Lost connections are waited out.
+    /// in the queue, which shows when its turn comes, or if the chroot does not exist. Lost
+    /// connections are waited out.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
         let node = self.enqueue().await?;
         node.turn("lock", |before| last_of(before, &LOCKS)).await?;
@@ -138,11 +140,11 @@ impl LockGuard {
         self.node.path()
     }
 
-    /// Completes when the lock is lost: somebody has deleted the node, or the session has ended. It
+    /// Completes when the lock is lost or may be: somebody has deleted the node, the session has
+    /// ended, or no server has answered for the session timeout ([`Client::session_lost`]). It
     /// cannot complete while the process stands still; see [`Lock`].
     pub async fn lost(&self) {
-        // An error means that the session has ended.
-        let _ = self.node.gone().await;
+        self.node.lost().await;
     }
 
     /// Completes when somebody asks the holder to release the lock (RECIPE-10; Curator's
@@ -152,7 +154,8 @@ impl LockGuard {
         let _ = self.node.has_data(REVOKE).await;
     }
 
-    /// Releases the lock and waits until the servers have done so.
+    /// Releases the lock and waits until the servers have done so, without a limit while there is
+    /// no connection. Dropping the future leaves the rest to the driver.
     ///
     /// # Errors
     /// Fatal ones: the session has ended, and the lock with it.

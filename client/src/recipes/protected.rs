@@ -6,6 +6,7 @@
 //! The name of the node is `_c_GUID-PREFIX0000000007`. After a lost reply the GUID tells whether
 //! the node exists, once that is settled.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::{Either, select};
@@ -156,6 +157,12 @@ impl ProtectedNode {
             }
             watch.await?;
         }
+    }
+
+    /// Completes when the node is gone, or may be: the session has ended, or is presumed to.
+    pub(super) async fn lost(&self) {
+        let gone = pin!(self.gone());
+        select(gone, self.client.session_lost()).await;
     }
 
     /// Completes when the node has these data or is gone, or with the error that has ended the

@@ -90,8 +90,7 @@ impl Lease {
 
     /// Completes when the lease is lost; see [`LockGuard::lost`](super::LockGuard::lost).
     pub async fn lost(&self) {
-        // An error means that the session has ended.
-        let _ = self.node.gone().await;
+        self.node.lost().await;
     }
 
     /// Returns the lease and waits until the servers know.

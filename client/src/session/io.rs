@@ -127,13 +127,18 @@ pub enum Effect {
     Event(WatchEvent),
     /// The session's state has changed.
     State(State),
+    /// No server has answered for the session timeout: the servers may have ended the session
+    /// (Curator's `LOST`). A later answer may show that it lives.
+    PresumedExpired,
 }
 
 /// The state of the session as the user sees it (CLIENT-03).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// No server serves the session; the session is connecting or waits to connect. The initial
-    /// state.
+    /// state. It comes at the latest after two thirds of the session timeout without a word from
+    /// the server. The client does not know then whether the servers keep the session:
+    /// see [`Effect::PresumedExpired`].
     Connecting,
     /// A server has accepted the session.
     Connected,
@@ -298,6 +303,7 @@ impl fmt::Display for Effect {
             Effect::Completed(call, Err(failure)) => write!(f, "{call} failed: {failure}"),
             Effect::Event(e) => write!(f, "event {:?} {}", e.event, e.path),
             Effect::State(state) => write!(f, "state {state:?}"),
+            Effect::PresumedExpired => f.write_str("presumed expired"),
         }
     }
 }

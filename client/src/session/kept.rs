@@ -45,6 +45,10 @@ pub(crate) struct SessionState {
     pub(crate) last_loss: Option<Disconnect>,
     /// The negotiated session timeout; before the first handshake the requested one.
     pub(crate) timeout: Duration,
+    /// When the last message was sent that a read-write server has answered: the servers keep the
+    /// session for the timeout from then on, or longer.
+    proven: Option<Instant>,
+    presumed_expired: bool,
     rng: Rng,
     last_link: u64,
     last_xid: i32,
@@ -80,6 +84,8 @@ impl SessionState {
             queue: VecDeque::new(),
             last_loss: None,
             timeout: millis(config.session_timeout_ms),
+            proven: None,
+            presumed_expired: false,
             rng,
             last_link: 0,
             last_xid: 0,
@@ -87,13 +93,41 @@ impl SessionState {
         }
     }
 
-    /// Records that a server has accepted the session.
-    pub(crate) fn accepted(&mut self, response: &ConnectResponse, read_only: bool) {
+    /// Records that a server has accepted the session, which was asked to at `sent`.
+    pub(crate) fn accepted(&mut self, response: &ConnectResponse, read_only: bool, sent: Instant) {
         self.id = response.session;
         self.password = response.password;
         self.is_known |= !read_only;
         self.timeout = millis(response.timeout_ms);
         self.servers.accepted();
+        if !read_only {
+            self.prove(sent);
+        }
+    }
+
+    /// A read-write server has answered what was sent at this time.
+    pub(crate) fn prove(&mut self, sent: Instant) {
+        self.proven = self.proven.max(Some(sent));
+        self.presumed_expired = false;
+    }
+
+    /// When to presume that the session has expired, unless a server answers before.
+    pub(crate) fn presume_at(&self) -> Option<Instant> {
+        let proven = self.proven.filter(|_| !self.presumed_expired)?;
+        Some(proven.after(self.timeout))
+    }
+
+    /// Presumes that the session has expired, if no server has answered for so long. Returns
+    /// whether it does so now.
+    pub(crate) fn presume(&mut self, now: Instant) -> bool {
+        let presumes = self.presume_at().is_some_and(|at| at <= now);
+        self.presumed_expired |= presumes;
+        presumes
+    }
+
+    /// Is the session presumed to have expired?
+    pub(crate) fn is_presumed_expired(&self) -> bool {
+        self.presumed_expired
     }
 
     /// The session to resume; zeros for a new one, also while only read-only servers have accepted

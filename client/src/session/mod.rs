@@ -59,7 +59,7 @@ enum Phase {
     /// The host is connecting.
     Dialling { link: LinkId, deadline: Instant },
     /// The connect request is sent, its response outstanding.
-    Handshaking { link: LinkId, deadline: Instant, inbound: BytesMut },
+    Handshaking { link: LinkId, sent: Instant, deadline: Instant, inbound: BytesMut },
     /// The server has accepted the session.
     Serving(Serving),
     /// The session has ended.
@@ -115,14 +115,18 @@ impl Session {
 
     /// When the next [`Input::Timeout`] is due; `None` once the session is over.
     pub fn next_deadline(&self) -> Option<Instant> {
-        match &self.phase {
-            Phase::Waiting { until } => Some(*until),
-            Phase::Dialling { deadline, .. } | Phase::Handshaking { deadline, .. } => {
-                Some(*deadline)
-            }
-            Phase::Serving(serving) => Some(serving.next_deadline(&self.kept)),
-            Phase::Over(_) => None,
-        }
+        let own = match &self.phase {
+            Phase::Waiting { until } => *until,
+            Phase::Dialling { deadline, .. } | Phase::Handshaking { deadline, .. } => *deadline,
+            Phase::Serving(serving) => serving.next_deadline(&self.kept),
+            Phase::Over(_) => return None,
+        };
+        self.kept.presume_at().into_iter().chain([own]).min()
+    }
+
+    /// Is the session presumed to have expired? See [`Effect::PresumedExpired`].
+    pub fn is_presumed_expired(&self) -> bool {
+        self.kept.is_presumed_expired()
     }
 
     /// The state of the session as the user sees it.
@@ -185,6 +189,9 @@ impl Session {
     }
 
     fn timeout(&mut self, now: Instant, out: &mut Outbox) {
+        if !matches!(self.phase, Phase::Over(_)) && self.kept.presume(now) {
+            out.effects.push(Effect::PresumedExpired);
+        }
         let lost = match &mut self.phase {
             Phase::Waiting { until } if now >= *until => {
                 let link = self.kept.next_link();
@@ -219,7 +226,7 @@ impl Session {
         self.kept.handshake().encode(&mut bytes);
         out.effects.push(Effect::Send { link, bytes: bytes.freeze() });
         let deadline = now.after(self.kept.connect_timeout());
-        self.phase = Phase::Handshaking { link, deadline, inbound: BytesMut::new() };
+        self.phase = Phase::Handshaking { link, sent: now, deadline, inbound: BytesMut::new() };
     }
 
     fn received(&mut self, now: Instant, bytes: Bytes, out: &mut Outbox) {
@@ -244,10 +251,10 @@ impl Session {
 
     /// Handles the response to the connect request; `inbound` may hold later frames, too.
     fn answered(&mut self, now: Instant, response: &ConnectResponse, out: &mut Outbox) {
-        let Phase::Handshaking { link, inbound, .. } = &mut self.phase else {
+        let Phase::Handshaking { link, sent, inbound, .. } = &mut self.phase else {
             return;
         };
-        let (link, inbound) = (*link, std::mem::take(inbound));
+        let (link, sent, inbound) = (*link, *sent, std::mem::take(inbound));
         if response.timeout_ms <= 0 {
             return self.end(End::Expired, out);
         }
@@ -260,7 +267,7 @@ impl Session {
             );
         }
         let read_only = response.read_only == Some(true);
-        self.kept.accepted(response, read_only);
+        self.kept.accepted(response, read_only, sent);
         let state = if read_only { State::ConnectedReadOnly } else { State::Connected };
         out.effects.push(Effect::State(state));
         let mut serving = Serving::begin(now, (link, state), inbound, &mut self.kept, out);

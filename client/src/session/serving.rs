@@ -42,6 +42,11 @@ pub(crate) struct Serving {
     auths: VecDeque<AwaitedAuth>,
     heard: Instant,
     sent: Instant,
+    /// When the pings were sent that are not answered.
+    pings: VecDeque<Instant>,
+    /// When requests were sent, and the number of replies until they are answered. Later requests
+    /// leave the mark alone, so there is one at most.
+    marked: Option<(usize, Instant)>,
     closing: bool,
     /// Present while a read-only server serves the session, which is rare; hence the box.
     pub(crate) search: Option<Box<Search>>,
@@ -118,6 +123,8 @@ impl Serving {
             auths: VecDeque::new(),
             heard: now,
             sent: now,
+            pings: VecDeque::new(),
+            marked: None,
             closing: false,
             search: (state == State::ConnectedReadOnly).then(|| Box::new(Search::begin(now))),
         };
@@ -195,6 +202,7 @@ impl Serving {
         }
         if now >= self.sent.after(kept.ping_interval()) {
             RequestFrame { xid: XID_PING, request: Request::Ping }.encode(&mut self.outbound);
+            self.pings.push_back(now);
             self.send(now, out);
         }
         if let Some(search) = &mut self.search {
@@ -226,7 +234,11 @@ impl Serving {
                     emit_event(event, kept, out);
                     Flow::On
                 }
-                FromServer::Reply { xid: XID_PING, .. } => Flow::On,
+                FromServer::Reply { xid: XID_PING, .. } => {
+                    let sent = self.pings.pop_front();
+                    self.prove(sent, kept);
+                    Flow::On
+                }
                 FromServer::Reply { xid: XID_AUTH, err, .. } => self.auth_reply(err, kept, out)?,
                 FromServer::Reply { xid, zxid, err, body } => {
                     self.reply(xid, zxid, err, body, kept, out)?
@@ -284,6 +296,9 @@ impl Serving {
     fn send(&mut self, now: Instant, out: &mut Outbox) {
         if !self.outbound.is_empty() {
             self.sent = now;
+            if self.marked.is_none() && !self.awaited.is_empty() {
+                self.marked = Some((self.awaited.len(), now));
+            }
             let bytes = self.outbound.split().freeze();
             out.effects.push(Effect::Send { link: self.link, bytes });
         }
@@ -312,6 +327,14 @@ impl Serving {
         // all other outstanding calls.
         let result = read(xid, zxid, err, body, kind)?;
         let Awaited { what, .. } = self.awaited.pop_front().expect("the front was looked at");
+        if let Some((replies, sent)) = &mut self.marked {
+            *replies -= 1;
+            if *replies == 0 {
+                let sent = *sent;
+                self.marked = None;
+                self.prove(Some(sent), kept);
+            }
+        }
         // All setWatches requests were sent before other requests, so only the next one is checked.
         let next = self.awaited.front().map(|next| &next.what);
         kept.saw(zxid, !matches!(next, Some(What::SetWatches)));
@@ -328,6 +351,14 @@ impl Serving {
             What::SetWatches if err != 0 => Err(Disconnect::WatchesRefused(err)),
             What::SetWatches => Ok(Flow::On),
             What::CloseSession => Ok(Flow::Ended(End::Closed)),
+        }
+    }
+
+    /// The server has answered what was sent at this time. A read-only server keeps no session of
+    /// the ensemble alive.
+    fn prove(&self, sent: Option<Instant>, kept: &mut SessionState) {
+        if let Some(sent) = sent.filter(|_| self.state == State::Connected) {
+            kept.prove(sent);
         }
     }
 

@@ -240,6 +240,7 @@ impl World {
                     assert!(event.path.starts_with("/n"), "{}", event.path);
                     self.seen.events += 1;
                 }
+                Effect::PresumedExpired => assert!(self.session.is_presumed_expired()),
                 Effect::State(state) => match state {
                     State::Expired => self.seen.expired += 1,
                     State::Closed => self.seen.closed += 1,

@@ -558,3 +558,40 @@ fn accepting_read_only(servers: &str, timeout_ms: i32, steps: Vec<Do>) -> String
     let dialled = [Do::Wait(0), Do::Dialled].into_iter().chain(steps);
     check(config, dialled.collect())
 }
+
+/// CLIENT-10. The servers keep the session for the timeout from the last message that they have
+/// got: what is sent at 1,500 ms is answered, and what is sent later is not.
+#[test]
+fn session_is_presumed_expired_when_no_server_has_answered_for_its_timeout() {
+    insta::assert_snapshot!(after_connecting(
+        "a",
+        vec![
+            Do::Wait(1_500),
+            Do::Submit(1, get("/a")),
+            Do::Wait(1_000),
+            Do::Submit(2, get("/b")),
+            Do::Reply(1, 5, data()),
+            Do::Event(EventType::NodeDataChanged, "/a"),
+            // Nothing more comes; connecting again fails.
+            Do::Wait(4_500),
+            Do::DialFailed,
+            Do::Wait(2_000),
+            // The session has lived on.
+            Do::Dialled,
+            Do::Accept(6_000),
+            Do::Wait(1_000),
+        ]
+    ));
+}
+
+/// CLIENT-10, RO-04. A read-only server keeps no session of the ensemble alive.
+#[test]
+fn session_on_a_read_only_server_is_presumed_expired() {
+    let mut config = config("a", 6_000);
+    config.read_only = true;
+    let pings = [(); 3].map(|()| [Do::Wait(2_000), Do::Reply(XID_PING, 0, empty())]);
+    let mut steps = connected();
+    steps.extend([Do::Drop, Do::Wait(1_000), Do::Dialled, Do::AcceptReadOnly(6_000)]);
+    steps.extend(pings.into_iter().flatten());
+    insta::assert_snapshot!(check(config, steps));
+}

@@ -67,7 +67,8 @@ impl Client {
                     self.said.push(Word::Answered(result));
                 }
                 Effect::Event(event) => self.said.push(Word::Event(event)),
-                Effect::State(State::Connecting | State::Connected | State::ConnectedReadOnly) => {}
+                Effect::State(State::Connecting | State::Connected | State::ConnectedReadOnly)
+                | Effect::PresumedExpired => {}
                 Effect::State(State::Expired | State::AuthFailed | State::Closed) => {
                     self.said.push(Word::Over);
                 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::{join, poll_immediate};
 use tokio::time::{Instant, sleep, timeout};
 use zabkeeper::testing::{Error, VirtualEnsemble};
-use zabkeeper_client::recipes::Lock;
+use zabkeeper_client::recipes::{Election, Lock};
 use zabkeeper_client::{
     AddWatchMode, Client, CreateMode, EventType, State, WatchEvent, WatchStream,
 };
@@ -68,6 +69,7 @@ async fn session_of_an_isolated_client_expires_after_its_timeout() {
 
     sleep(5 * HOUR).await;
     assert_eq!(silent.state(), State::Connecting, "it cannot know");
+    silent.session_lost().await;
     ensemble.rejoin(&silent).unwrap();
     assert!(silent.connected().await.is_err());
     assert_eq!(silent.state(), State::Expired);
@@ -87,6 +89,51 @@ async fn client_that_rejoins_in_time_keeps_its_session() {
         set(&client, "/here", "again").await;
     }
     assert_eq!(client.session_id(), session);
+}
+
+/// RECIPE-12. A leader that reaches no server stops before another one leads.
+#[tokio::test(start_paused = true)]
+async fn isolated_leader_learns_that_its_leadership_is_lost_before_another_one_leads() {
+    for seed in 0..20 {
+        let ensemble = VirtualEnsemble::builder().servers(3).seed(seed).start().await.unwrap();
+        let (a, b) = (ensemble.connect().await.unwrap(), ensemble.connect().await.unwrap());
+        let elections =
+            [(&a, "a"), (&b, "b")].map(|(client, name)| Election::new(client, "/leader", name));
+        let first = elections[0].lead().await.unwrap();
+        sleep(Duration::from_millis(777 * seed)).await;
+        ensemble.isolate(&a).unwrap();
+        let isolated = Instant::now();
+        let lost = async {
+            first.lost().await;
+            isolated.elapsed()
+        };
+        let next = async {
+            let next = elections[1].lead().await.unwrap();
+            (next, isolated.elapsed())
+        };
+        let (lost, (next, leads)) = join(lost, next).await;
+        assert!(lost <= leads, "lost after {lost:?}, the next one leads after {leads:?}");
+        assert!(next.epoch() > first.epoch());
+    }
+}
+
+/// A session that lives on after it was presumed to have expired is served again, and its guards
+/// are told of the next time.
+#[tokio::test(start_paused = true)]
+async fn presumption_ends_with_an_answer() {
+    let ensemble = VirtualEnsemble::start(1).await.unwrap();
+    let client = ensemble.connect().await.unwrap();
+    for _ in 0..2 {
+        let mut lost = Box::pin(client.session_lost());
+        sleep(HOUR).await;
+        assert!(poll_immediate(&mut lost).await.is_none(), "the session is served");
+        // A new leader gives all sessions their timeout anew.
+        ensemble.kill_server(1).unwrap();
+        lost.await;
+        client.session_lost().await;
+        ensemble.start_server(1).await.unwrap();
+        client.connected().await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

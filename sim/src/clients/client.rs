@@ -358,6 +358,8 @@ impl Client {
                 self.plan_next_call(true, shared);
             }
             Effect::State(state) => self.has_state(state, shared),
+            // What a server says counts.
+            Effect::PresumedExpired => {}
         }
     }
 

@@ -1,11 +1,7 @@
 //! `lock` and `elect`: run a program while a lock is held, or while this session leads.
 //!
 //! Owns the program: it is started once the lock is held, and stopped when the lock may be lost.
-//! Must not decide who holds the lock: the recipes do.
-//!
-//! A client that reaches no server cannot learn that its session has expired. It notices a silent
-//! server after two thirds of the session timeout, so that one third is left: when the connection
-//! is not back after that time, the program is stopped.
+//! Must not decide who holds the lock, nor whether it may be lost: the recipes do.
 
 use std::future::pending;
 use std::io::IsTerminal as _;
@@ -20,7 +16,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 use zabkeeper_client::recipes::{Election, Leadership, Lock, LockGuard};
-use zabkeeper_client::{Client, Error, State, Zxid};
+use zabkeeper_client::{Error, Zxid};
 
 use super::nodes::count;
 use crate::cli::arguments::Arguments;
@@ -126,11 +122,7 @@ async fn run(
             return Err(Failed::new(format!("cannot run {program}: {error}")));
         }
     };
-    let client = context.client()?;
-    let ended = {
-        let lost = select(Box::pin(guard.lost()), Box::pin(cut_off(&client)));
-        wait_for(&mut child, lost, &mut signals).await
-    };
+    let ended = wait_for(&mut child, Box::pin(guard.lost()), &mut signals).await;
     match ended {
         Some(status) => {
             // Without an answer the lock goes with the session, which is closed next.
@@ -211,40 +203,4 @@ fn signals() -> Result<impl Stream<Item = Signal>, Failed> {
     let interrupt = listen(SignalKind::interrupt(), Signal::INT)?;
     let hang_up = listen(SignalKind::hangup(), Signal::HUP)?;
     Ok(futures::stream::select(terminate, futures::stream::select(interrupt, hang_up)))
-}
-
-/// Completes when no server has served the session for a third of its timeout.
-async fn cut_off(client: &Client) {
-    let limit = client.session_timeout() / 3;
-    let mut states = client.states();
-    let mut state = client.state();
-    loop {
-        let next = match state {
-            State::Connected => states.next().await,
-            // A read-only server cannot keep the session alive.
-            State::Connecting | State::ConnectedReadOnly => {
-                match timeout(limit, back(&mut states)).await {
-                    Ok(next) => next,
-                    Err(_) => return,
-                }
-            }
-            State::Expired | State::AuthFailed | State::Closed => return,
-        };
-        match next {
-            Some(next) => state = next,
-            None => return,
-        }
-    }
-}
-
-/// The next state in which a server keeps the session alive, or its end.
-async fn back(states: &mut (impl Stream<Item = State> + Unpin)) -> Option<State> {
-    loop {
-        match states.next().await? {
-            State::Connecting | State::ConnectedReadOnly => {}
-            state @ (State::Connected | State::Expired | State::AuthFailed | State::Closed) => {
-                return Some(state);
-            }
-        }
-    }
 }
