@@ -2,10 +2,12 @@
 //!
 //! Owns what a leader and a candidate may do. Must not decide whose turn it is: `protected` does.
 
-use zabkeeper_core::Zxid;
+use bytes::Bytes;
+use zabkeeper_core::{ErrorCode, Zxid};
 
 use super::lock::last_of;
-use super::protected::ProtectedNode;
+use super::protected::{ProtectedNode, number};
+use super::{child, children_if_there, create_parents, get_if_there, retried};
 use crate::error::Error;
 use crate::handle::Client;
 
@@ -32,6 +34,10 @@ const CANDIDATES: [&str; 2] = [PREFIX, "__lock__"];
 /// leadership, and in several elections. Lost connections are waited out: the leadership lasts as
 /// long as the session.
 ///
+/// Each session that takes part has a child of the election's node, as with Curator's
+/// `LeaderLatch`: `_c_GUID-latch-0000000007`, whose data are the name. The one with the lowest
+/// number leads, and the zxid of its creation is the epoch.
+///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 /// use zabkeeper_client::{Client, recipes::Election};
@@ -46,6 +52,15 @@ pub struct Election {
     client: Client,
     path: String,
     name: Vec<u8>,
+}
+
+/// A session that takes part in an election.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// The name under which it takes part.
+    pub name: Bytes,
+    /// The epoch of its leadership.
+    pub epoch: Zxid,
 }
 
 /// A session leads. Dropping it resigns; without a connection, as soon as there is one again.
@@ -71,6 +86,64 @@ impl Election {
         node.turn("elect", |before| last_of(before, &CANDIDATES)).await?;
         Ok(Leadership { node })
     }
+
+    /// Who leads now, as far as the server of this session knows; `None` if nobody takes part.
+    ///
+    /// # Errors
+    /// Fatal ones; `NoAuth`.
+    pub async fn leader(&self) -> Result<Option<Candidate>, Error> {
+        loop {
+            let mut names = children_if_there(&self.client, &self.path).await?;
+            let Some(first) = first_of(&mut names) else { return Ok(None) };
+            if let Some(leader) = self.candidate(&first).await? {
+                return Ok(Some(leader));
+            }
+        }
+    }
+
+    /// Waits until somebody else leads than the known one, or nobody, and returns who does.
+    ///
+    /// # Errors
+    /// Those of [`Election::leader`].
+    pub async fn leader_after(
+        &self,
+        known: Option<&Candidate>,
+    ) -> Result<Option<Candidate>, Error> {
+        loop {
+            let watched =
+                retried(&self.client, || self.client.children_and_watch(&self.path)).await;
+            let (mut names, _, changed) = match watched {
+                Err(error) if error.is(ErrorCode::NoNode) => {
+                    create_parents(&self.client, &self.path).await?;
+                    continue;
+                }
+                watched => watched?,
+            };
+            let leader = match first_of(&mut names) {
+                Some(first) => match self.candidate(&first).await? {
+                    None => continue,
+                    leader => leader,
+                },
+                None => None,
+            };
+            if leader.as_ref() != known {
+                return Ok(leader);
+            }
+            changed.await?;
+        }
+    }
+
+    /// The candidate with this node, if it takes part still.
+    async fn candidate(&self, node: &str) -> Result<Option<Candidate>, Error> {
+        let found = get_if_there(&self.client, &child(&self.path, node)).await?;
+        Ok(found.map(|(name, stat)| Candidate { name, epoch: stat.czxid }))
+    }
+}
+
+/// The first one of the candidates among these nodes.
+fn first_of(names: &mut Vec<String>) -> Option<String> {
+    names.retain(|name| CANDIDATES.iter().any(|text| name.contains(text)));
+    names.drain(..).min_by_key(|name| number(name))
 }
 
 impl Leadership {

@@ -55,7 +55,7 @@ pub use discovery::{
     Discovery, Registration, ServiceInstance, ServiceProvider, ServiceType, UriPart, UriSpec,
 };
 pub use double_barrier::{DoubleBarrier, Inside};
-pub use election::{Election, Leadership};
+pub use election::{Candidate, Election, Leadership};
 pub use group::{Group, Members, Membership};
 pub use leader_selector::LeaderSelector;
 pub use lock::{Lock, LockGuard};

@@ -235,7 +235,7 @@ async fn name_with(client: &Client, parent: &str, guid: &str) -> Result<Option<S
 }
 
 /// The digits that the server has appended; ten of them as long as no counter has overflowed.
-fn number(name: &str) -> i64 {
+pub(super) fn number(name: &str) -> i64 {
     let digits = name.len().saturating_sub(10);
     name.get(digits..).and_then(|digits| digits.parse().ok()).unwrap_or(i64::MAX)
 }

@@ -306,6 +306,29 @@ fn session_leaves_though_another_one_has_come_again() {
     });
 }
 
+/// RECIPE-12.
+#[test]
+fn everybody_sees_who_leads() {
+    check(async |[a, b]| {
+        let [ours, theirs] =
+            [(&a, "a"), (&b, "b")].map(|(client, name)| Election::new(client, "/election", name));
+        assert_eq!(ours.leader().await.unwrap(), None);
+        let (first, seen) = join(ours.lead(), theirs.leader_after(None)).await;
+        let (first, seen) = (first.unwrap(), seen.unwrap().unwrap());
+        assert_eq!((&seen.name[..], seen.epoch), (&b"a"[..], first.epoch()));
+        let mut second = Box::pin(theirs.lead());
+        waits(&b, &mut second).await;
+        let mut change = Box::pin(ours.leader_after(Some(&seen)));
+        waits(&a, &mut change).await;
+        first.resign().await.unwrap();
+        let (second, seen) = join(second, change).await;
+        let (second, seen) = (second.unwrap(), seen.unwrap().unwrap());
+        assert_eq!((&seen.name[..], seen.epoch), (&b"b"[..], second.epoch()));
+        b.close().await;
+        assert_eq!(ours.leader_after(Some(&seen)).await.unwrap(), None);
+    });
+}
+
 /// RECIPE-12. kazoo's election is a lock, and its nodes have the names of locks.
 #[test]
 fn session_leads_only_after_all_candidates_before_it() {
