@@ -38,7 +38,8 @@
 //! runtime needs an implementation of [`Runtime`]: connect, sleep, and a clock. Programs without
 //! asynchronous code use the module `blocking`.
 //!
-//! A guide with examples is `docs/client.md` of the repository.
+//! A guide with examples is `docs/client.md` of the repository. Ids such as CLIENT-03 are rows of
+//! `docs/compatibility.md` there, which says what ZooKeeper does and how far this follows.
 //!
 //! # The session as a state machine
 //! A [`Session`] takes one [`Input`] at a time and appends effects to an [`Outbox`], like the
@@ -88,7 +89,7 @@ pub use session::{
 };
 #[cfg(feature = "tokio")]
 pub use tokio::ClientBuilder;
-/// What requests, replies and events carry.
+// A comment for the documentation would stand before that of each of these types.
 pub use zabkeeper_core::wire::{
     Acl, AddWatchMode, EventType, Id, Perms, Stat, WatchEvent, WatcherType,
 };

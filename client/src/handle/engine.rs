@@ -66,7 +66,8 @@ struct Waiter {
     deadline: Option<Instant>,
 }
 
-/// See the module. The driver's loop, besides the rules of [`Session`]:
+/// A session with a handle: the half of a client that its driver steps. The driver's loop, besides
+/// the rules of [`Session`]:
 ///
 /// ```text
 /// poll_commands(now, cx, out)     when woken: takes what handles have asked for
