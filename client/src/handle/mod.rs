@@ -359,8 +359,10 @@ impl Client {
     /// session has lived on.
     ///
     /// The time runs by the clock of this machine, from when the last message was sent that was
-    /// answered. If the server that had got it dies before it tells the leader, the servers may end
-    /// the session half a tick earlier.
+    /// answered. It can be too long: a server that answers may be cut off from its leader and not
+    /// have noticed, for `syncLimit` and half a tick (11 s by default), and a server that dies may
+    /// not have told the leader of the session, for half a tick. So resources that must obey one
+    /// holder only check its fencing token all the same.
     pub fn session_lost(&self) -> impl Future<Output = ()> + Send + Unpin + use<> {
         let (sender, lost) = oneshot::channel();
         // Without an engine the session has ended.

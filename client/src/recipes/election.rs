@@ -154,8 +154,7 @@ impl Leadership {
     }
 
     /// Completes when the leadership is lost or may be: somebody has deleted the node, the session
-    /// has ended, or no server has answered for the session timeout
-    /// ([`Client::session_lost`]).
+    /// has ended, or no server has answered for the session timeout ([`Client::session_lost`]).
     pub async fn lost(&self) {
         self.node.lost().await;
     }

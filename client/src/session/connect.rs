@@ -14,8 +14,7 @@ const PORT_DEFAULT: u16 = 2181;
 /// What a connect string begins with if DNS names the servers.
 pub(crate) const SRV_PREFIX: &str = "dns-srv://";
 
-/// `host:port,host:port,...[/chroot]`. The node of the chroot has to exist: nothing
-/// creates it.
+/// `host:port,host:port,...[/chroot]`. The node of the chroot has to exist: nothing creates it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectString {
     servers: Vec<ServerAddr>,

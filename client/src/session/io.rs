@@ -137,8 +137,8 @@ pub enum Effect {
 pub enum State {
     /// No server serves the session; the session is connecting or waits to connect. The initial
     /// state. It comes at the latest after two thirds of the session timeout without a word from
-    /// the server. The client does not know then whether the servers keep the session:
-    /// see [`Effect::PresumedExpired`].
+    /// the server. The client does not know then whether the servers keep the session: see
+    /// [`Effect::PresumedExpired`].
     Connecting,
     /// A server has accepted the session.
     Connected,
