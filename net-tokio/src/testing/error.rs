@@ -46,8 +46,9 @@ impl fmt::Display for Error {
             Error::Server { id, what } => write!(f, "server {id} has ended: {what}"),
             Error::TimedOut { id, waited } => write!(
                 f,
-                "server {id} was not ready after {waited:?}: install a subscriber of `tracing` to \
-                 see what it waits for, or raise the timeout of the ensemble if the machine is slow"
+                "server {id} was not ready after {waited:?}: a majority of the servers has to run, \
+                 and to reach each other; install a subscriber of `tracing` to see what it waits \
+                 for, or raise the timeout of the ensemble if the machine is slow"
             ),
         }
     }
