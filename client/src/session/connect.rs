@@ -254,6 +254,7 @@ mod tests {
         connect string: chroot "/./x" must not be relative; write the whole path
         connect string: chroot "/x\u{7}" has a character that ZooKeeper refuses; leave it out
         connect string: chroot "/😀" has a character that ZooKeeper refuses; leave it out
+        connect string: "dns-srv://zk.example.org/app" needs a lookup: use Client::connect or Client::resolve, with the feature dns-srv of zabkeeper-client; or write host:port,host:port
         "#);
     }
 
