@@ -50,6 +50,19 @@ pub(crate) enum Ended {
     Halted(Halted, Zxid),
 }
 
+/// Steps the core with the inputs of a turn.
+pub(crate) fn take_turn(server: &mut Server, driver: &mut Driver, outbox: &mut Outbox, now: Now) {
+    driver.begin_turn(now);
+    outbox.cost = 0;
+    while let Some(input) = driver.next_input(now, server, outbox.cost) {
+        outbox.cost = 0;
+        server.step(now, input, outbox);
+    }
+    driver.observe(outbox);
+    outbox.notices.clear();
+    outbox.marks = Marks::default();
+}
+
 /// Has a server that stops nothing more to do?
 pub(crate) fn is_complete(server: &Server, driver: &Driver, is_ensemble: bool) -> bool {
     if is_ensemble {
@@ -90,9 +103,6 @@ impl EventLoop {
         loop {
             let now = self.shared.clock.now();
             self.take_turn(now);
-            self.shared.driver().observe(&self.outbox);
-            self.outbox.notices.clear();
-            self.outbox.marks = Marks::default();
             self.disk.send(&mut self.outbox.disk);
             self.deliver(now);
             self.configs.send_of(&self.server);
@@ -105,18 +115,13 @@ impl EventLoop {
         }
     }
 
-    /// Steps the core with the inputs of a turn.
+    /// Steps the core with the inputs of a turn, and with what the disk has done.
     fn take_turn(&mut self, now: Now) {
         let mut driver = self.shared.driver();
         for event in self.disk.completions() {
             driver.push(Input::Disk(event));
         }
-        driver.begin_turn(now);
-        self.outbox.cost = 0;
-        while let Some(input) = driver.next_input(now, &self.server, self.outbox.cost) {
-            self.outbox.cost = 0;
-            self.server.step(now, input, &mut self.outbox);
-        }
+        take_turn(&mut self.server, &mut driver, &mut self.outbox, now);
     }
 
     /// Until there is an input or a deadline has come; sometimes shorter.

@@ -3,11 +3,11 @@
 //! Owns what a leader and a candidate may do. Must not decide whose turn it is: `protected` does.
 
 use bytes::Bytes;
-use zabkeeper_core::{ErrorCode, Zxid};
+use zabkeeper_core::Zxid;
 
 use super::lock::last_of;
 use super::protected::{ProtectedNode, number};
-use super::{child, children_if_there, create_parents, get_if_there, retried};
+use super::{child, children_if_there, children_of_container, get_if_there};
 use crate::error::Error;
 use crate::handle::Client;
 
@@ -93,10 +93,9 @@ impl Election {
     /// Fatal ones; `NoAuth`.
     pub async fn leader(&self) -> Result<Option<Candidate>, Error> {
         loop {
-            let mut names = children_if_there(&self.client, &self.path).await?;
-            let Some(first) = first_of(&mut names) else { return Ok(None) };
-            if let Some(leader) = self.candidate(&first).await? {
-                return Ok(Some(leader));
+            let names = children_if_there(&self.client, &self.path).await?;
+            if let Some(leader) = self.leader_among(names).await? {
+                return Ok(leader);
             }
         }
     }
@@ -110,40 +109,23 @@ impl Election {
         known: Option<&Candidate>,
     ) -> Result<Option<Candidate>, Error> {
         loop {
-            let watched =
-                retried(&self.client, || self.client.children_and_watch(&self.path)).await;
-            let (mut names, _, changed) = match watched {
-                Err(error) if error.is(ErrorCode::NoNode) => {
-                    create_parents(&self.client, &self.path).await?;
-                    continue;
-                }
-                watched => watched?,
-            };
-            let leader = match first_of(&mut names) {
-                Some(first) => match self.candidate(&first).await? {
-                    None => continue,
-                    leader => leader,
-                },
-                None => None,
-            };
-            if leader.as_ref() != known {
-                return Ok(leader);
+            let (names, changed) = children_of_container(&self.client, &self.path).await?;
+            match self.leader_among(names).await? {
+                Some(leader) if leader.as_ref() != known => return Ok(leader),
+                Some(_) => drop(changed.await?),
+                None => {}
             }
-            changed.await?;
         }
     }
 
-    /// The candidate with this node, if it takes part still.
-    async fn candidate(&self, node: &str) -> Result<Option<Candidate>, Error> {
-        let found = get_if_there(&self.client, &child(&self.path, node)).await?;
-        Ok(found.map(|(name, stat)| Candidate { name, epoch: stat.czxid }))
+    /// Who leads of these nodes, if anybody; `None` if that one has gone since they were listed.
+    async fn leader_among(&self, names: Vec<String>) -> Result<Option<Option<Candidate>>, Error> {
+        let is_candidate = |name: &String| CANDIDATES.iter().any(|text| name.contains(text));
+        let first = names.into_iter().filter(is_candidate).min_by_key(|name| number(name));
+        let Some(first) = first else { return Ok(Some(None)) };
+        let found = get_if_there(&self.client, &child(&self.path, &first)).await?;
+        Ok(found.map(|(name, stat)| Some(Candidate { name, epoch: stat.czxid })))
     }
-}
-
-/// The first one of the candidates among these nodes.
-fn first_of(names: &mut Vec<String>) -> Option<String> {
-    names.retain(|name| CANDIDATES.iter().any(|text| name.contains(text)));
-    names.drain(..).min_by_key(|name| number(name))
 }
 
 impl Leadership {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use zabkeeper_core::ErrorCode;
 
 use super::own_node::OwnNode;
-use super::{child, children_if_there, create_parents, get_if_there, retried};
+use super::{child, children_if_there, children_of_container, create_parents, get_if_there};
 use crate::error::Error;
 use crate::handle::Client;
 
@@ -76,17 +76,8 @@ impl Group {
     /// # Errors
     /// Those of [`Group::members`].
     pub async fn changed(&self, known: &Members) -> Result<Members, Error> {
-        let client = &self.client;
         loop {
-            let (names, watch) =
-                match retried(client, || client.children_and_watch(&self.path)).await {
-                    Ok((names, _, watch)) => (names, watch),
-                    Err(error) if error.is(ErrorCode::NoNode) => {
-                        create_parents(client, &self.path).await?;
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                };
+            let (names, watch) = children_of_container(&self.client, &self.path).await?;
             if names.len() != known.len() || names.iter().any(|name| !known.contains_key(name)) {
                 return self.read(names).await;
             }

@@ -114,13 +114,31 @@ async fn children_of_persistent(
     client: &Client,
     path: &str,
 ) -> Result<(Vec<String>, OneshotWatch), Error> {
+    let create = || create_if_absent(client, path, CreateMode::Persistent);
+    children_of_created(client, path, create).await
+}
+
+/// The names of a node's children, and a watch for changes. The node is a container.
+async fn children_of_container(
+    client: &Client,
+    path: &str,
+) -> Result<(Vec<String>, OneshotWatch), Error> {
+    children_of_created(client, path, || create_parents(client, path)).await
+}
+
+/// The names of a node's children, and a watch for changes. A node that is absent is created.
+async fn children_of_created<F>(
+    client: &Client,
+    path: &str,
+    create: impl Fn() -> F,
+) -> Result<(Vec<String>, OneshotWatch), Error>
+where
+    F: Future<Output = Result<(), Error>>,
+{
     loop {
-        match retried(client, || client.children_and_watch(path)).await {
-            Ok((names, _, watch)) => return Ok((names, watch)),
-            Err(error) if error.is(ErrorCode::NoNode) => {
-                create_if_absent(client, path, CreateMode::Persistent).await?;
-            }
-            Err(error) => return Err(error),
+        match if_there(retried(client, || client.children_and_watch(path)).await)? {
+            Some((names, _, watch)) => return Ok((names, watch)),
+            None => create().await?,
         }
     }
 }

@@ -87,10 +87,10 @@ impl OwnNode {
     /// # Errors
     /// `NoNode` if somebody else has deleted the node; those of [`Client::set`].
     pub(super) async fn set(&self, data: Bytes) -> Result<(), Error> {
-        let OwnNode { client, path, czxid, may_be_gone } = self;
+        let OwnNode { client, path, czxid, .. } = self;
         let is_own = |stat: &Stat| stat.czxid == *czxid;
         let set = || client.set(path, data.clone(), None);
-        let stat = on_own(client, path, is_own, *may_be_gone, set).await?;
+        let stat = on_own(client, path, is_own, false, set).await?;
         stat.map(|_| ()).ok_or_else(|| gone("set", path))
     }
 

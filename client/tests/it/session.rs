@@ -587,11 +587,9 @@ fn session_is_presumed_expired_when_no_server_has_answered_for_its_timeout() {
 /// CLIENT-10, RO-04. A read-only server keeps no session of the ensemble alive.
 #[test]
 fn session_on_a_read_only_server_is_presumed_expired() {
-    let mut config = config("a", 6_000);
-    config.read_only = true;
+    let mut steps = vec![Do::Accept(6_000), Do::Drop];
+    steps.extend([Do::Wait(1_000), Do::Dialled, Do::AcceptReadOnly(6_000)]);
     let pings = [(); 3].map(|()| [Do::Wait(2_000), Do::Reply(XID_PING, 0, empty())]);
-    let mut steps = connected();
-    steps.extend([Do::Drop, Do::Wait(1_000), Do::Dialled, Do::AcceptReadOnly(6_000)]);
     steps.extend(pings.into_iter().flatten());
-    insta::assert_snapshot!(check(config, steps));
+    insta::assert_snapshot!(accepting_read_only("a", 6_000, steps));
 }

@@ -1,5 +1,5 @@
 //! Starts the server binary on a free loopback port, collects its log, and kills it at the end of
-//! the test.
+//! the test; and what several tests wait for and repeat.
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read};
@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use zabkeeper_client::Client;
 
 /// Timeout for everything that is expected to happen; long, because machines may be loaded.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -233,4 +235,23 @@ pub(crate) fn block_on(test: impl Future<Output = ()>) {
     runtime.block_on(async {
         tokio::time::timeout(PATIENCE, test).await.expect("takes no more than its time");
     });
+}
+
+/// Reads until an attempt succeeds: an answer may be lost with a server that stops.
+pub(crate) async fn get(client: &Client, path: &str) -> String {
+    loop {
+        match client.get(path).await {
+            Ok((data, _)) => return String::from_utf8(data.to_vec()).expect("is text"),
+            Err(error) => assert!(error.is_recoverable(), "{error}"),
+        }
+        client.connected().await.expect("the session lives");
+    }
+}
+
+/// Writes until an attempt succeeds.
+pub(crate) async fn set(client: &Client, path: &str, data: &'static str) {
+    while let Err(error) = client.set(path, data, None).await {
+        assert!(error.is_recoverable(), "{error}");
+        client.connected().await.expect("the session lives");
+    }
 }

@@ -12,7 +12,7 @@ use futures::StreamExt;
 use zabkeeper::testing::{Ensemble, Error};
 use zabkeeper_client::{AddWatchMode, Client, CreateMode, EventType};
 
-use crate::harness::{block_on, eventually, started};
+use crate::harness::{block_on, eventually, get, set, started};
 
 /// A session timeout that no pause of a busy machine exceeds.
 const LONG_SESSION: Duration = Duration::from_secs(30);
@@ -27,25 +27,6 @@ pub(crate) async fn connect(ensemble: &Ensemble) -> Client {
         (config.reconnect_delay_max, config.round_pause) = (pause, pause);
     });
     builder.connect().await.expect("connects")
-}
-
-/// Reads until an attempt succeeds: an answer may be lost with the server that was stopped.
-async fn get(client: &Client, path: &str) -> String {
-    loop {
-        match client.get(path).await {
-            Ok((data, _)) => return String::from_utf8(data.to_vec()).expect("is text"),
-            Err(error) => assert!(error.is_recoverable(), "{error}"),
-        }
-        client.connected().await.expect("the session lives");
-    }
-}
-
-/// Writes until an attempt succeeds.
-async fn set(client: &Client, path: &str, data: &'static str) {
-    while let Err(error) = client.set(path, data, None).await {
-        assert!(error.is_recoverable(), "{error}");
-        client.connected().await.expect("the session lives");
-    }
 }
 
 #[test]

@@ -7,9 +7,9 @@ use futures::future::{join, poll_immediate};
 use tokio::time::{Instant, sleep, timeout};
 use zabkeeper::testing::{Error, VirtualEnsemble};
 use zabkeeper_client::recipes::{Election, Lock};
-use zabkeeper_client::{
-    AddWatchMode, Client, CreateMode, EventType, State, WatchEvent, WatchStream,
-};
+use zabkeeper_client::{AddWatchMode, CreateMode, EventType, State, WatchEvent, WatchStream};
+
+use crate::harness::{get, set};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -24,25 +24,6 @@ fn is_shareable<T: Send + Sync + 'static>(_: &T) {}
 /// A future that a task of a runtime with several threads may await.
 fn sendable<T: Send>(future: T) -> T {
     future
-}
-
-/// Writes until an attempt succeeds: an answer may be lost with a server.
-async fn set(client: &Client, path: &str, data: &'static str) {
-    while let Err(error) = client.set(path, data, None).await {
-        assert!(error.is_recoverable(), "{error}");
-        client.connected().await.expect("the session lives");
-    }
-}
-
-/// Reads until an attempt succeeds.
-async fn get(client: &Client, path: &str) -> String {
-    loop {
-        match client.get(path).await {
-            Ok((data, _)) => return String::from_utf8(data.to_vec()).expect("is text"),
-            Err(error) => assert!(error.is_recoverable(), "{error}"),
-        }
-        client.connected().await.expect("the session lives");
-    }
 }
 
 #[tokio::test(start_paused = true)]

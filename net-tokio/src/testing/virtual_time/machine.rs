@@ -11,7 +11,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use storage_fs::{LogLane, Options, ReaderLane, SnapshotLane, StoreError};
 use zabkeeper_core::driver::{Driver, Interest, SocketId};
-use zabkeeper_core::io::Marks;
 use zabkeeper_core::store::{DiskCommand, DiskEvent, Lane};
 use zabkeeper_core::{ConnId, Input, Instant, LinkId, Mode, Now, Outbox, Server, Status};
 
@@ -148,15 +147,7 @@ impl Machine {
     /// has ended, if it has.
     pub(super) fn turn(&mut self, now: Now, network: &mut Network) -> Option<Ended> {
         self.receive(now.mono, network);
-        self.driver.begin_turn(now);
-        self.outbox.cost = 0;
-        while let Some(input) = self.driver.next_input(now, &self.server, self.outbox.cost) {
-            self.outbox.cost = 0;
-            self.server.step(now, input, &mut self.outbox);
-        }
-        self.driver.observe(&self.outbox);
-        self.outbox.notices.clear();
-        self.outbox.marks = Marks::default();
+        event_loop::take_turn(&mut self.server, &mut self.driver, &mut self.outbox, now);
         for event in self.disk.run(&mut self.outbox.disk) {
             self.driver.push(Input::Disk(event));
         }
