@@ -35,6 +35,10 @@ impl Server {
         let members = self.members.clone();
         let mut cx = Cx { members: &members, voters: members.voters(), ..cx.reborrow() };
         leader.watch_disk(&self.replica, &mut cx);
+        // It may have been elected, and not served yet, when the process was told to stop.
+        if self.stopping && !leader.hands_over() {
+            leader.begin_hand_over(&mut cx);
+        }
         if let Some(why) = leader.hand_over_due(&self.replica, &mut cx) {
             self.step_down(why, &mut cx);
         }
