@@ -29,7 +29,7 @@ class Server:
         self.config = pathlib.Path(directory, "zoo.cfg")
         self.config.write_text(
             f"clientPort={self.port}\nclientPortAddress=127.0.0.1\ndataDir={directory}/data\n"
-            "tickTime=1000\n4lw.commands.whitelist=*\n"
+            "tickTime=1000\n4lw.commands.whitelist=*\nadmin.enableServer=false\n"
         )
         self.start()
 

@@ -117,6 +117,7 @@ pub use outline::{Difference, Outline, OutlineCompared};
 pub use peer::{LinkCloseReason, NotedConfigs, StepDownReason};
 pub use progress::{PendingReconfig, ReconfigRefusal, ServerProgress, SyncState};
 pub use server::Server;
+pub use server::operators::{NodeShown, Refused, Requester};
 pub use status::{Backlog, Halted, Mode, SessionInfo, Status, Waiting, WatchSummary};
 pub use timer::Timer;
 pub use watch::WatchListing;

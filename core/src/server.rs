@@ -14,6 +14,7 @@
 
 mod clients;
 mod disk;
+pub(crate) mod operators;
 mod peers;
 mod role;
 mod stop;

@@ -5,6 +5,7 @@
 //! leader proposes such a transaction. Local sessions are not in the table (`front/local`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use crate::digest;
@@ -87,6 +88,16 @@ impl SessionTable {
 
     pub(crate) fn live(&self) -> impl Iterator<Item = (SessionId, u32)> {
         self.live.iter().map(|(id, session)| (*id, session.timeout_ms))
+    }
+
+    /// The same, starting after `last`.
+    pub(crate) fn live_behind(
+        &self,
+        last: Option<SessionId>,
+    ) -> impl Iterator<Item = (SessionId, u32)> {
+        let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let live = self.live.range((behind, Bound::Unbounded));
+        live.map(|(id, session)| (*id, session.timeout_ms))
     }
 
     pub(crate) fn owners(&self) -> impl Iterator<Item = (SessionId, ServerId)> {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use source::Source;
-use zabkeeper::admin;
 use zabkeeper::config::{Settings, parse};
+use zabkeeper::facts;
 use zabkeeper_core::driver::ClientLine;
 use zabkeeper_core::driver::four_letter::{
     self, Descriptors, DiskUse, Dump, Environment, Figures, Pairs, refused, watch_summary,
@@ -87,7 +87,7 @@ fn command(arrived: &[u8]) -> Option<FourLetterCommand> {
 
 /// The answers to all commands with these numbers, which no real server may have.
 fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
-    let options = admin::options(settings);
+    let options = facts::options(settings);
     let status = status(settings, source);
     let now = Now { mono: instant(source), wall: WallMs(source.long()) };
     let metrics = metrics(source);
@@ -121,6 +121,7 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
         connections_per_ip: settings.connections_per_ip(),
         status: &status,
         metrics: &metrics,
+        connections: clients.len(),
         clients,
         uptime,
         leader_uptime: uptime,

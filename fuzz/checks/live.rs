@@ -406,7 +406,7 @@ impl<J: Judge> Live<J> {
             self.driver.four_letter.supply(conn, facts);
         }
         self.driver.report_notes();
-        while self.driver.reports.next_line().is_some() {}
+        while self.driver.reports.next_line(self.clocks()).is_some() {}
     }
 
     /// The driver gives this event to the core.

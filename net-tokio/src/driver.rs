@@ -7,8 +7,8 @@ use std::sync::Arc;
 use zabkeeper_core::Instant;
 use zabkeeper_core::driver::{Driver, PeerOptions, TurnLimits};
 
-use crate::admin;
 use crate::config::{Ensemble, Settings};
+use crate::facts;
 
 /// A driver without connections; `ensemble` is the core's ensemble id.
 pub(crate) fn new(settings: &Settings, ensemble: u64, seed: u64, now: Instant) -> Driver {
@@ -17,7 +17,7 @@ pub(crate) fn new(settings: &Settings, ensemble: u64, seed: u64, now: Instant) -
     let turn = TurnLimits::default();
     let peers = peer_options(settings, ensemble);
     Driver::new(config, limits, peers, turn, seed, now)
-        .with_four_letter(admin::options(settings))
+        .with_four_letter(facts::options(settings))
         .with_members(settings.ensemble.as_ref().map(Ensemble::addresses).unwrap_or_default())
 }
 

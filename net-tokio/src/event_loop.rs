@@ -14,10 +14,11 @@ use zabkeeper_core::{
     Halted, Input, Instant, LinkId, Member, Now, Outbox, Outline, OutlineCompared, Server, Zxid,
 };
 
-use crate::admin;
+use crate::admin::{self, Asks};
 use crate::configs::ConfigSender;
 use crate::conn;
 use crate::disk::Disk;
+use crate::facts;
 use crate::host::Host;
 use crate::logging;
 use crate::peers;
@@ -37,6 +38,8 @@ pub(crate) struct EventLoop {
     timer_at: Instant,
     announced: bool,
     configs: ConfigSender,
+    /// Questions of the admin server.
+    asks: Asks,
     /// A state that was set aside and is still to be compared with the one that this server is
     /// filled with.
     set_aside: Option<Outline>,
@@ -83,6 +86,7 @@ impl EventLoop {
         host: impl Host + 'static,
         disk: Disk,
         configs: ConfigSender,
+        asks: Asks,
         set_aside: Option<Outline>,
     ) -> EventLoop {
         EventLoop {
@@ -95,6 +99,7 @@ impl EventLoop {
             timer_at: Instant::default(),
             announced: false,
             configs,
+            asks,
             set_aside,
         }
     }
@@ -105,6 +110,7 @@ impl EventLoop {
             self.take_turn(now);
             self.disk.send(&mut self.outbox.disk);
             self.deliver(now);
+            admin::answer(&mut self.asks, &mut self.shared.driver(), &self.server, now);
             self.configs.send_of(&self.server);
             self.announce();
             self.compare_set_aside();
@@ -127,7 +133,7 @@ impl EventLoop {
     /// Until there is an input or a deadline has come; sometimes shorter.
     async fn sleep(&mut self) {
         let compares = self.set_aside.is_some() && self.announced;
-        if self.shared.driver().has_work() || compares {
+        if self.shared.driver().has_work() || compares || !self.asks.is_empty() {
             return tokio::task::yield_now().await;
         }
         let due = self.shared.driver().next_deadline(&self.server);
@@ -174,10 +180,10 @@ impl EventLoop {
             }
         }
         while let Some((conn, query)) = driver.four_letter.next_query() {
-            admin::collect(&self.shared, &mut driver, conn, query);
+            facts::collect(&self.shared, &mut driver, conn, query);
         }
         driver.report_notes();
-        while let Some(report) = driver.reports.next_line() {
+        while let Some(report) = driver.reports.next_line(now) {
             logging::log(&report);
         }
     }

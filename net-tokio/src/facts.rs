@@ -33,6 +33,7 @@ pub fn options(settings: &Settings) -> FourLetterOptions {
         whitelist: settings.whitelist.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         built_at: env!("ZABKEEPER_BUILT_AT").parse().expect("the build script writes a number"),
+        client_host: settings.host.clone().unwrap_or_else(|| "0.0.0.0".to_owned()),
         client_port: settings.port,
         data_dir: settings.snapshot_folder().display().to_string(),
         log_dir: settings.log_folder().display().to_string(),
@@ -66,14 +67,14 @@ pub(crate) fn collect(shared: &Rc<Shared>, driver: &mut Driver, conn: ConnId, qu
 }
 
 /// Bytes of all files in a directory; files that cannot be read do not count.
-fn bytes_in(dir: &Path) -> u64 {
+pub(crate) fn bytes_in(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return 0;
     };
     entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|data| data.len()).sum()
 }
 
-fn environment() -> Environment {
+pub(crate) fn environment() -> Environment {
     let kernel = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
         Some(text.trim().to_owned())
@@ -101,7 +102,7 @@ fn memory() -> Option<[u64; 2]> {
 }
 
 /// Descriptors, from Linux's `/proc`; `None` elsewhere.
-fn descriptors() -> Option<Descriptors> {
+pub(crate) fn descriptors() -> Option<Descriptors> {
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;

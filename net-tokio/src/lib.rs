@@ -2,7 +2,7 @@
 //!
 //! A library, so that tests and fuzz targets can use it: [`testing`] starts real servers inside a
 //! test; [`run`] is the whole program; [`config`], the parser of the operator's file, and
-//! [`admin`], the settings that answers to operators show, are public for fuzzing. Everything else
+//! [`facts`], the settings that answers to operators show, are public for fuzzing. Everything else
 //! is private.
 //!
 //! Owns all input and output of a server. Must not take protocol decisions. One thread holds the
@@ -26,7 +26,7 @@
     reason = "clocks, threads, files and randomness enter here, so that they do not enter the core"
 )]
 
-pub mod admin;
+mod admin;
 mod args;
 mod cli;
 mod clock;
@@ -38,6 +38,7 @@ mod descriptors;
 mod disk;
 mod driver;
 mod event_loop;
+pub mod facts;
 mod host;
 mod listener;
 mod listening;

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use zabkeeper_core::driver::SocketId;
 use zabkeeper_core::store::Recovered;
 use zabkeeper_core::{Halted, Membership, Outline, Server, Zxid};
 
+use crate::admin;
 use crate::clock::{Clock, wall};
 use crate::config::{OUR_FOLDER, Settings};
 use crate::config_files;
@@ -114,7 +116,10 @@ pub(crate) async fn serve(
     }
     // A task like the readers: the runtime asks the kernel for events each time before it polls its
     // main future.
-    let event_loop = EventLoop::new(server, Rc::clone(&shared), host, disk, sender, set_aside);
+    let (asker, asks) = admin::channel(Arc::clone(shared.wake()));
+    let _admin = admin::start(&shared.settings, asker).await;
+    let event_loop =
+        EventLoop::new(server, Rc::clone(&shared), host, disk, sender, asks, set_aside);
     let event_loop = tokio::task::spawn_local(event_loop.run());
     let ended = tokio::select! {
         biased;

@@ -166,7 +166,7 @@ impl Shared {
     /// Clients are accepted elsewhere from now on.
     pub(crate) fn set_client_address(&self, host: Option<&str>, port: u16) {
         self.client_address.replace((host.map(str::to_owned), port));
-        self.driver().four_letter.set_client_port(port);
+        self.driver().four_letter.set_client_address(host, port);
     }
 
     /// Begins to stop the server: clients are not read any more, and the event loop ends when all

@@ -223,6 +223,19 @@ impl<'a> Who<'a> {
             })
     }
 
+    /// Does the list name these identities, and grant them every permission? Unlike in
+    /// [`Who::may`], what everybody may do does not count.
+    pub(crate) fn may_all(&self, list: &[Acl], path: &str) -> bool {
+        let bits = [Perms::READ, Perms::WRITE, Perms::CREATE, Perms::DELETE, Perms::ADMIN];
+        let granted = |perms: Perms| {
+            let access = Access::new(perms, path);
+            list.iter().any(|acl| {
+                acl.perms.intersects(perms) && !is_world(acl) && self.matches(acl, &access)
+            })
+        };
+        self.ids.iter().any(|id| id.scheme == SUPER) || bits.into_iter().all(granted)
+    }
+
     fn matches(&self, acl: &Acl, access: &Access<'_>) -> bool {
         self.schemes.get(&acl.scheme).is_some_and(|scheme| {
             let mut own = self.ids.iter().filter(|id| id.scheme == acl.scheme);

@@ -9,6 +9,7 @@
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::admission::{self, TooManyConnections};
@@ -323,6 +324,22 @@ impl Clients {
     /// What `cons` prints about each connection.
     pub fn lines(&self) -> Vec<ClientLine> {
         self.conns.values().map(Conn::line).collect()
+    }
+
+    /// What `cons` prints about a connection, while it is known.
+    pub fn line(&self, id: ConnId) -> Option<ClientLine> {
+        self.conns.get(&id).map(Conn::line)
+    }
+
+    /// The same for the connections that were accepted after `last`, by id.
+    pub fn lines_behind(&self, last: Option<ConnId>) -> impl Iterator<Item = (ConnId, ClientLine)> {
+        let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.conns.range((behind, Bound::Unbounded)).map(|(id, conn)| (*id, conn.line()))
+    }
+
+    /// Number of open connections.
+    pub fn count(&self) -> usize {
+        self.conns.len()
     }
 
     /// The next connection that is not read and whose client has taken output: the core is to

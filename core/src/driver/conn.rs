@@ -360,6 +360,10 @@ impl Conn {
             }
             ClientCommand::Close | ClientCommand::Complaint(_) => return None,
         };
+        if !matches!(command, ClientCommand::Connected(_)) {
+            // Without the length of the frame.
+            metrics.responses.add(bytes.saturating_sub(4));
+        }
         self.largest = self.largest.max(bytes);
         self.stats.sent += 1;
         metrics.sent += 1;

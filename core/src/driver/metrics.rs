@@ -27,6 +27,8 @@ pub struct Metrics {
     pub large_rejected: u64,
     /// Time from reading a request to queueing its reply.
     pub latency: Latency,
+    /// Sizes of answers and events, in bytes.
+    pub responses: Sizes,
     /// Of a leader: sizes of its proposals, in bytes.
     pub proposals: Sizes,
     /// Requests that are outstanding now.
@@ -57,6 +59,8 @@ pub struct Latency {
     total: Duration,
     min: Duration,
     max: Duration,
+    /// The longest since the last sample.
+    sampled_max: Duration,
 }
 
 /// The counters of one connection, with its last operation (FLW-02).
@@ -204,9 +208,16 @@ impl Latency {
     pub fn add(&mut self, taken: Duration) {
         self.min = if self.count == 0 { taken } else { self.min.min(taken) };
         self.max = self.max.max(taken);
+        self.sampled_max = self.sampled_max.max(taken);
         self.last = taken;
         self.total += taken;
         self.count += 1;
+    }
+
+    /// Number of measurements, their sum in us, and the longest since the last sample, in us.
+    pub(super) fn take_sample(&mut self) -> (u64, u128, u128) {
+        let longest = std::mem::take(&mut self.sampled_max);
+        (self.count, self.total.as_micros(), longest.as_micros())
     }
 
     /// Shortest, in whole ms; zero if nothing was measured.

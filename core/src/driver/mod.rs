@@ -6,10 +6,12 @@
 //! input; it takes no protocol decision. Must not access a socket, a file or a clock: the host has
 //! those, and calls this module.
 
+pub mod admin;
 mod admission;
 mod clients;
 mod close;
 mod conn;
+pub mod explain;
 mod flush;
 pub mod four_letter;
 mod intake;
@@ -19,6 +21,7 @@ mod note;
 mod output;
 mod peers;
 mod queue;
+mod recorder;
 mod reports;
 mod socket;
 #[cfg(test)]
@@ -43,6 +46,7 @@ use four_letter::{FourLetter, FourLetterOptions};
 pub use limits::{ClientLimits, LargeRequests};
 pub use note::ClientNote;
 pub use peers::{PeerCloseReason, PeerDial, PeerLine, PeerNote, PeerOptions, Peers};
+pub use recorder::{FlightRecorder, Record};
 pub use reports::{MemberAddresses, Report, ReportLevel, Reports};
 pub use socket::SocketId;
 

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use super::clients::Clients;
 use super::close::ConnCloseReason;
+use super::explain;
 use super::limits::ClientLimits;
 use super::note::ClientNote;
 use super::peers::{PeerCloseReason, PeerNote, Peers};
+use super::recorder::FlightRecorder;
 use crate::config::Config;
-use crate::ids::{Instant, ServerId, Zxid};
-use crate::io::Outbox;
+use crate::ids::{Instant, ServerId, SessionId, Zxid};
+use crate::io::{Now, Outbox};
 use crate::mark::Mark;
 use crate::membership::Member;
 use crate::notice::Notice;
@@ -86,6 +88,8 @@ pub struct Reports {
     /// All members of the ensemble; empty for a standalone server, which waits for no other.
     members: BTreeMap<ServerId, MemberAddresses>,
     lines: VecDeque<Report>,
+    recorder: FlightRecorder,
+    role_since: Instant,
     reported_role: Option<(Mode, Option<ServerId>, bool)>,
     /// While no client is served: since when, and when that is reported next.
     waiting: Option<(Instant, Instant)>,
@@ -101,6 +105,8 @@ impl Reports {
             record_bytes: config.limits.record_bytes,
             members: BTreeMap::new(),
             lines: VecDeque::new(),
+            recorder: FlightRecorder::default(),
+            role_since: Instant::default(),
             reported_role: None,
             waiting: None,
             pending_reconfig: None,
@@ -111,9 +117,33 @@ impl Reports {
         self.members = members;
     }
 
-    /// The next line.
-    pub fn next_line(&mut self) -> Option<Report> {
-        self.lines.pop_front()
+    /// The next line, which the flight recorder keeps, too.
+    pub fn next_line(&mut self, now: Now) -> Option<Report> {
+        let report = self.lines.pop_front()?;
+        self.recorder.add(&report, now);
+        Some(report)
+    }
+
+    /// What has been reported lately.
+    pub fn recorder(&self) -> &FlightRecorder {
+        &self.recorder
+    }
+
+    /// Why this server left the leader before the present one.
+    pub(super) fn why_leader(&self) -> Option<String> {
+        explain::why_leader(&self.recorder)
+    }
+
+    /// What the server waits for, and what keeps it from the others; `None` if it serves clients
+    /// or has halted.
+    pub(super) fn waiting_text(&self, server: &Server, peers: &Peers) -> Option<String> {
+        let waiting = server.waiting()?;
+        Some(format!("{waiting}{}", self.unreachable(peers)))
+    }
+
+    /// Since when the role is what it is; `None` before the first turn and for a standalone server.
+    pub(super) fn role_since(&self) -> Option<Instant> {
+        self.reported_role.map(|_| self.role_since)
     }
 
     /// When the server has to report that it, or a reconfiguration, still waits.
@@ -170,12 +200,18 @@ impl Reports {
     }
 
     /// A connection with a client has ended.
-    pub(super) fn on_client_closed(&mut self, peer: SocketAddr, why: &ConnCloseReason) {
+    pub(super) fn on_client_closed(
+        &mut self,
+        peer: SocketAddr,
+        session: Option<SessionId>,
+        why: &ConnCloseReason,
+    ) {
+        let of = session.map_or_else(String::new, |session| format!(" of session {session}"));
         if let Some(kind) = why.fault() {
-            let text = format!("closed the connection from {peer}: {why}");
+            let text = format!("closed the connection from {peer}{of}: {why}");
             self.push(ReportLevel::Warn, kind, text);
         } else {
-            let text = format!("the connection from {peer} has ended: {why}");
+            let text = format!("the connection from {peer}{of} has ended: {why}");
             self.push(ReportLevel::Debug, "ended", text);
         }
     }
@@ -285,6 +321,7 @@ impl Reports {
         let role = (status.mode, status.leader, status.serving);
         if self.reported_role != Some(role) {
             self.reported_role = Some(role);
+            self.role_since = now;
             self.push(ReportLevel::Info, "role", role_text(status));
         }
         self.report_reconfig(server.pending_reconfig(now).as_ref(), now);
@@ -297,10 +334,9 @@ impl Reports {
             return;
         }
         self.waiting = Some((since, now.after(NEXT_REPORT)));
-        if let Some(waiting) = server.waiting() {
+        if let Some(waiting) = self.waiting_text(server, peers) {
             let seconds = now.since(since).as_secs();
-            let unreachable = self.unreachable(peers);
-            let text = format!("nobody is served for {seconds} s: {waiting}{unreachable}");
+            let text = format!("nobody is served for {seconds} s: {waiting}");
             self.push(ReportLevel::Warn, "waiting", text);
         }
     }
@@ -399,7 +435,7 @@ mod tests {
     fn lines_at(server: &Server, driver: &mut Driver, ms: u64) -> Vec<String> {
         let now = Now { mono: Instant(ms * 1_000_000), ..Now::default() };
         driver.deliver(now, server, &mut Outbox::default());
-        std::iter::from_fn(|| driver.reports.next_line()).map(|line| line.text).collect()
+        std::iter::from_fn(|| driver.reports.next_line(now)).map(|line| line.text).collect()
     }
 
     #[test]
@@ -445,7 +481,9 @@ mod tests {
             let pending = PendingReconfig { version, waited, missing_old, missing_new };
             let now = Instant(seconds * 1_000_000_000);
             driver.reports.report_reconfig(Some(&pending), now);
-            let lines = std::iter::from_fn(|| driver.reports.next_line());
+            let lines = std::iter::from_fn(|| {
+                driver.reports.next_line(Now { mono: now, ..Now::default() })
+            });
             lines.map(|line| (line.kind, line.level)).collect::<Vec<_>>()
         };
         let reports = (100..=200).filter(|seconds| {

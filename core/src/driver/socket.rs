@@ -94,10 +94,10 @@ impl Driver {
     pub fn forget(&mut self, socket: SocketId, now: Instant) -> Option<ConnCloseReason> {
         match socket {
             SocketId::Client(id) => {
-                let peer = self.clients.peer(id);
+                let (peer, session) = (self.clients.peer(id), self.clients.session(id));
                 let why = self.clients.forget(id);
                 if let (Some(peer), Some(why)) = (peer, &why) {
-                    self.reports.on_client_closed(peer, why);
+                    self.reports.on_client_closed(peer, session, why);
                 }
                 why
             }

@@ -37,13 +37,21 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn new(limits: ClientLimits, turn: TurnLimits) -> Host {
+        let mut host = Host::starting(limits, turn);
+        host.turns(20);
+        assert!(host.server.status().serving);
+        host
+    }
+
+    /// A server that has not taken a turn yet, and serves nobody.
+    pub(super) fn starting(limits: ClientLimits, turn: TurnLimits) -> Host {
         let id = ServerId(1);
         let config = Config::new(id, Voters::new([id]), TICK).expect("2 s is a tick");
         let server =
             Server::recover(config.clone(), 7, Recovered::default()).expect("nothing is there");
         let driver =
             Driver::new(Arc::new(config), limits, PeerOptions::new(1 << 20), turn, 7, Instant(0));
-        let mut host = Host {
+        Host {
             server,
             driver,
             out: Outbox::default(),
@@ -53,10 +61,7 @@ impl Host {
             notes: Vec::new(),
             last_conn: ConnId(0),
             inputs: Vec::new(),
-        };
-        host.turns(20);
-        assert!(host.server.status().serving);
-        host
+        }
     }
 
     pub(super) fn turn(&mut self) {

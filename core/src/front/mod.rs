@@ -132,6 +132,11 @@ enum ConnPhase {
 }
 
 impl Front {
+    /// The connection of a session, if its client is connected to this server.
+    pub(crate) fn conn_of(&self, session: SessionId) -> Option<ConnId> {
+        self.by_session.get(&session).copied()
+    }
+
     pub(crate) fn new(config: &Config) -> Front {
         Front {
             conns: BTreeMap::new(),

@@ -168,11 +168,16 @@ impl Server {
 
     /// Live sessions of the ensemble, by id.
     pub fn sessions(&self) -> Vec<SessionInfo> {
+        self.sessions_behind(None).collect()
+    }
+
+    /// The same, starting after `last`.
+    pub fn sessions_behind(&self, last: Option<SessionId>) -> impl Iterator<Item = SessionInfo> {
         let tracker = match &self.role {
             Role::Leading(leader) => leader.serving().map(|proposer| &proposer.tracker),
             Role::Looking(_) | Role::Following(_) => None,
         };
-        let info = |(id, created_with)| {
+        let info = move |(id, created_with)| {
             let tracked = tracker.and_then(|tracker| tracker.get(id));
             let (timeout_ms, expires) = match tracked {
                 Some((timeout_ms, expires)) => (timeout_ms, Some(expires)),
@@ -184,7 +189,12 @@ impl Server {
             };
             SessionInfo { id, timeout_ms, expires, server }
         };
-        self.replica.sessions().live().map(info).collect()
+        self.replica.sessions().live_behind(last).map(info)
+    }
+
+    /// The connection of a session, if its client is connected to this server.
+    pub fn conn_of(&self, session: SessionId) -> Option<ConnId> {
+        self.front.conn_of(session)
     }
 
     /// Sessions that own ephemeral nodes, by id, with the paths of these nodes in order.

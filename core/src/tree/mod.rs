@@ -163,6 +163,21 @@ impl Tree {
         names
     }
 
+    /// The same, starting after the child of this name; from the beginning if there is none.
+    pub(crate) fn children_behind(
+        &self,
+        id: NodeId,
+        last: Option<&str>,
+    ) -> impl Iterator<Item = &str> {
+        let links = |of: NodeId| self.slots[of.index()].links;
+        let first = match last.and_then(|name| self.child(id, name)) {
+            Some(child) => links(child).after,
+            None => links(id).first_child,
+        };
+        let ids = iter::successors(first.get(), move |child| links(*child).after.get());
+        ids.map(|child| &*self.node(child).name)
+    }
+
     /// Encoded bytes of the children's names. Stops counting above `most` and returns some larger
     /// number.
     pub(crate) fn names_size(&self, id: NodeId, most: usize) -> usize {

@@ -42,6 +42,11 @@ const KEYS: &[(&str, Kind)] = &[
     ("DigestAuthenticationProvider.enabled", Property),
     ("DigestAuthenticationProvider.superDigest", Property),
     ("X509AuthenticationProvider.superUser", Property),
+    ("admin.commandURL", Property),
+    ("admin.enableServer", Property),
+    ("admin.idleTimeout", Property),
+    ("admin.serverAddress", Property),
+    ("admin.serverPort", Property),
     ("allowSaslFailedClients", Later),
     ("audit.enable", Property),
     ("autopurge.purgeInterval", Same("old snapshots and logs are removed as soon as they can be")),
@@ -212,7 +217,6 @@ const PREFIXES: &[(&str, Kind)] = &[
 /// Values that describe what this server does anyway, for keys without effect: no warning is needed
 /// for them. Most switch a feature off. In alphabetical order.
 const HOLDS: &[(&str, &[&str])] = &[
-    ("admin.enableServer", &["false"]),
     ("admin.forceHttps", &["false"]),
     ("admin.needClientAuth", &["false"]),
     ("admin.portUnification", &["false"]),

@@ -1,10 +1,11 @@
 //! The configuration: reads `zoo.cfg` into values that are valid by construction.
 //!
-//! Owns the keys that `members`, `groups`, `access` and `limits` do not own, with their defaults,
-//! and the combination of all. Must not touch files other than the given one, `myid` and the secret
-//! file, nor sockets.
+//! Owns the keys that `members`, `groups`, `access`, `admin` and `limits` do not own, with their
+//! defaults, and the combination of all. Must not touch files other than the given one, `myid` and
+//! the secret file, nor sockets.
 
 mod access;
+mod admin;
 mod files;
 mod groups;
 mod java_properties;
@@ -22,6 +23,7 @@ use zabkeeper_core::driver::ClientLimits;
 use zabkeeper_core::driver::four_letter::Whitelist;
 use zabkeeper_core::{Config, Member, Members, ReconfigOptions, ServerId, Voters, Zxid};
 
+pub(crate) use admin::AdminOptions;
 pub(crate) use files::{ConfigFiles, files_of, with_suffix};
 use keys::Kind;
 pub(crate) use members::Ensemble;
@@ -61,6 +63,8 @@ pub struct Settings {
     pub(crate) backlog: Option<u32>,
     /// Four-letter commands that are answered.
     pub whitelist: Whitelist,
+    /// The admin server; `None` if it is off.
+    pub(crate) admin: Option<AdminOptions>,
 }
 
 /// Our subdirectory of `dataDir` and `dataLogDir`, so that no directory mixes our files with
@@ -104,6 +108,7 @@ impl Settings {
             keep_alive: false,
             backlog: None,
             whitelist: Whitelist::All,
+            admin: Some(AdminOptions::for_a_try()),
         }
     }
 
@@ -147,6 +152,11 @@ impl Settings {
         let (mut settings, mut warnings) =
             parse(&file, &text, flags, &|myid| std::fs::read_to_string(myid))?;
         settings.file = settings.file.map(|(_, version)| (path.to_owned(), version));
+        if let Some(admin) = &mut settings.admin {
+            admin.file_text = Some(text);
+            admin.properties =
+                flags.iter().flat_map(|(_, text)| properties::options(text)).collect();
+        }
         if let Some(ensemble) = &mut settings.ensemble
             && let Some(secret_file) = &ensemble.secret_file
         {
@@ -259,6 +269,7 @@ pub fn parse(
         keep_alive: keys.switch("clientTcpKeepAlive", TRUE_FALSE)?.unwrap_or(false),
         backlog: backlog(&mut keys)?,
         whitelist,
+        admin: admin::read(&mut keys)?,
     };
     ignore_the_rest(&mut keys);
     Ok((settings, keys.warnings))

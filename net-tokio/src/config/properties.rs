@@ -132,14 +132,9 @@ impl Properties {
             BadSetting(format!("{variable}: a quotation mark without its other half; add it"))
         })?;
         // Java uses the last of several options, so the words are read from the end.
-        for word in words.iter().rev() {
-            let Some(option) = word.strip_prefix("-D") else {
-                continue;
-            };
-            let (name, value) = option.split_once('=').unwrap_or((option, ""));
-            let value = value.trim().to_owned();
-            let entry = Entry { place: Place::Flag(variable), key: name.to_owned(), value };
-            match keys::of_flag(name) {
+        for (name, value) in words.iter().rev().filter_map(|word| option(word)) {
+            let entry = Entry { place: Place::Flag(variable), key: name.clone(), value };
+            match keys::of_flag(&name) {
                 Flag::Key(key) => match self.entries.get(key) {
                     None => {
                         self.entries.insert(key.to_owned(), entry);
@@ -372,6 +367,18 @@ fn words(text: &str) -> Option<Vec<String>> {
     }
     words.extend(word);
     quote.is_none().then_some(words)
+}
+
+/// The properties that options for Java set, in order; none if a quotation is unterminated.
+pub(super) fn options(flags: &str) -> Vec<(String, String)> {
+    words(flags).unwrap_or_default().iter().filter_map(|word| option(word)).collect()
+}
+
+/// Name and value of an option `-Dname=value`.
+fn option(word: &str) -> Option<(String, String)> {
+    let option = word.strip_prefix("-D")?;
+    let (name, value) = option.split_once('=').unwrap_or((option, ""));
+    Some((name.to_owned(), value.trim().to_owned()))
 }
 
 impl BadSetting {

@@ -28,7 +28,8 @@ const LIMITS: &str = "initLimit=100\nsyncLimit=50";
 
 /// What every server of a test has: small files, any number of clients from 127.0.0.1, and answers
 /// to all four-letter commands.
-const COMMON: &str = "preAllocSize=1024\nmaxClientCnxns=0\n4lw.commands.whitelist=*";
+const COMMON: &str = "preAllocSize=1024\nmaxClientCnxns=0\n4lw.commands.whitelist=*\n\
+                      admin.enableServer=false";
 
 /// The highest id of a server.
 const MOST_SERVERS: usize = 255;

@@ -155,8 +155,10 @@ impl Log {
 pub(crate) fn configure(port: u16, dir: &Path, settings: &str) -> String {
     let file = dir.join("zoo.cfg");
     let data = dir.join("data");
+    // The default port is one for all servers, and open to other machines.
+    let admin = if settings.contains("admin.") { "" } else { "admin.enableServer=false\n" };
     let text = format!(
-        "clientPort={port}\nclientPortAddress=127.0.0.1\ndataDir={}\ntickTime=2000\n{settings}\n",
+        "clientPort={port}\nclientPortAddress=127.0.0.1\ndataDir={}\ntickTime=2000\n{admin}{settings}\n",
         data.display()
     );
     std::fs::write(&file, text).expect("writes");

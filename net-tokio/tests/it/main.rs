@@ -6,6 +6,7 @@
 )]
 
 mod addresses;
+mod admin;
 mod cli;
 mod clients;
 mod corpus;

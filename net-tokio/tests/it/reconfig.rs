@@ -12,7 +12,8 @@ use crate::harness::{Server, command, eventually, free_port};
 use crate::raw::{Raw, create, exists, sync};
 
 pub(crate) const SETTINGS: &str = "# kept\ntickTime=300\ninitLimit=20\nsyncLimit=10\nreconfigEnabled=true\n\
-                        skipACL=yes\n4lw.commands.whitelist=*\nclientPortListenBacklog=77\n";
+                        skipACL=yes\n4lw.commands.whitelist=*\nadmin.enableServer=false\n\
+                        clientPortListenBacklog=77\n";
 
 /// A server whose files stay as the server leaves them.
 pub(crate) struct Node {

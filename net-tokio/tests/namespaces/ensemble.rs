@@ -55,7 +55,7 @@ impl Ensemble {
         std::fs::write(data.join("myid"), format!("{id}\n")).expect("writes");
         let text = format!(
             "tickTime={TICK_MS}\ninitLimit=20\nsyncLimit=5\ndataDir={}\nreconfigEnabled=true\n\
-             skipACL=yes\n4lw.commands.whitelist=*\n{}",
+             skipACL=yes\n4lw.commands.whitelist=*\nadmin.enableServer=false\n{}",
             data.display(),
             lines(&self.ids())
         );

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use super::Clients;
 use crate::config::Config;
-use crate::ids::{ConnId, Instant};
+use crate::ids::{ConnId, Instant, ServerId};
 use crate::io::{Now, Outbox};
 use crate::membership::EnsembleConfig;
 use crate::server::Server;
@@ -36,7 +36,9 @@ pub use options::{
     Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions, HostFacts, HostQuery,
     PART_LINES, Whitelist,
 };
-pub use text::{Figures, NOT_SERVING, conf, cons, dirs, envi, mntr, refused, srvr, stat};
+pub use text::{
+    Figures, NOT_SERVING, conf, cons, dirs, envi, environment, mntr, refused, srvr, stat,
+};
 
 /// Parts of answers that are made in a turn: bounds the delay that operators cause to clients.
 const PARTS_PER_TURN: usize = 4;
@@ -103,8 +105,9 @@ impl FourLetter {
         self.options = options;
     }
 
-    /// Clients are accepted on this port from now on.
-    pub fn set_client_port(&mut self, port: u16) {
+    /// Clients are accepted here from now on; no host means every address.
+    pub fn set_client_address(&mut self, host: Option<&str>, port: u16) {
+        self.options.client_host = host.unwrap_or("0.0.0.0").to_owned();
         self.options.client_port = port;
     }
 
@@ -117,6 +120,21 @@ impl FourLetter {
     /// The settings that answers depend on.
     pub fn options(&self) -> &FourLetterOptions {
         &self.options
+    }
+
+    /// The id of this server.
+    pub(super) fn own(&self) -> ServerId {
+        self.config.id()
+    }
+
+    /// The trace mask, which has no effect (FLW-07).
+    pub(super) fn trace_mask(&self) -> i64 {
+        self.trace_mask
+    }
+
+    /// Sets the trace mask (FLW-08).
+    pub(super) fn set_trace_mask(&mut self, mask: i64) {
+        self.trace_mask = mask;
     }
 
     /// A fact that an answer waits for; the host determines it and calls [`FourLetter::supply`].
@@ -288,9 +306,13 @@ impl FourLetter {
                 })
             }
             (FourLetterCommand::Mntr, _) => return Step::Query(HostQuery::Descriptors),
-            (FourLetterCommand::Cons, _) => cons(&figures(clients)),
+            (FourLetterCommand::Cons, _) => {
+                cons(&Figures { clients: clients.lines(), ..figures(clients) })
+            }
             (FourLetterCommand::Srvr, _) => srvr(&figures(clients)),
-            (FourLetterCommand::Stat, _) => stat(&figures(clients)),
+            (FourLetterCommand::Stat, _) => {
+                stat(&Figures { clients: clients.lines(), ..figures(clients) })
+            }
             (FourLetterCommand::Wchs, _) => watch_summary(server.watch_summary()),
             (FourLetterCommand::Crst, _) => {
                 clients.reset_conn_stats();
@@ -325,7 +347,8 @@ impl FourLetter {
         })
     }
 
-    fn figures<'a>(
+    /// The data of answers, without what the commands that need it add.
+    pub(super) fn figures<'a>(
         &'a self,
         clients: &'a Clients,
         status: &'a Status,
@@ -337,7 +360,8 @@ impl FourLetter {
             connections_per_ip: clients.limits().connections_per_ip,
             status,
             metrics: clients.metrics(),
-            clients: clients.lines(),
+            connections: clients.count(),
+            clients: Vec::new(),
             uptime: now.since(self.started),
             leader_uptime: self.leading_since.map_or(Duration::ZERO, |since| now.since(since)),
             progress: Vec::new(),

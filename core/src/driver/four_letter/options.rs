@@ -16,6 +16,8 @@ pub struct FourLetterOptions {
     pub version: String,
     /// When the program was built, in seconds since 1970.
     pub built_at: i64,
+    /// Host for clients; `0.0.0.0` for every address.
+    pub client_host: String,
     /// Port for clients.
     pub client_port: u16,
     /// Directory of snapshots and state.
@@ -148,6 +150,7 @@ impl Default for FourLetterOptions {
             whitelist: Whitelist::These(vec![FourLetterCommand::Srvr.name().to_owned()]),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             built_at: 0,
+            client_host: "0.0.0.0".to_owned(),
             client_port: 2181,
             data_dir: String::new(),
             log_dir: String::new(),

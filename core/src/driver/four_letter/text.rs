@@ -31,7 +31,9 @@ pub struct Figures<'a> {
     pub status: &'a Status,
     /// The driver's counters.
     pub metrics: &'a Metrics,
-    /// Every open connection, with or without a session.
+    /// Number of open connections, with or without a session.
+    pub connections: usize,
+    /// These connections, for the commands that print them.
     pub clients: Vec<ClientLine>,
     /// Time since the start of the process.
     pub uptime: Duration,
@@ -53,6 +55,18 @@ pub struct Figures<'a> {
 /// The answer to a command that the whitelist does not contain.
 pub fn refused(command: FourLetterCommand) -> String {
     format!("{} is not executed because it is not in the whitelist.\n", command.name())
+}
+
+impl Figures<'_> {
+    /// The role, as `srvr` prints it.
+    pub(in crate::driver) fn mode(&self) -> &'static str {
+        mode(self.status)
+    }
+
+    /// The last applied transaction, as `srvr` prints it.
+    pub(in crate::driver) fn last_zxid(&self) -> Zxid {
+        last_zxid(self.status)
+    }
 }
 
 fn mode(status: &Status) -> &'static str {
@@ -78,7 +92,7 @@ fn last_zxid(status: &Status) -> Zxid {
 }
 
 fn summary(figures: &Figures<'_>) -> String {
-    let Figures { status, metrics, clients, .. } = figures;
+    let Figures { status, metrics, .. } = figures;
     let latency = &metrics.latency;
     let proposals = match status.mode {
         Mode::Leader => format!("Proposal sizes last/min/max: {}\n", metrics.proposals),
@@ -101,7 +115,7 @@ fn summary(figures: &Figures<'_>) -> String {
         latency.max_ms(),
         metrics.received,
         metrics.sent,
-        clients.len(),
+        figures.connections,
         metrics.load.requests,
         last_zxid(status),
         mode(status),
@@ -194,7 +208,13 @@ fn membership(config: &Config, ensemble: &EnsembleInfo) -> String {
 /// printed, because scripts look for them; as in ZooKeeper, `<NA>` stands for a value that is not
 /// available, such as those of Java.
 pub fn envi(options: &FourLetterOptions, env: &Environment) -> String {
-    let mut text = format!("Environment:\nzookeeper.version={}\n", options.version_text());
+    let lines =
+        environment(options, env).into_iter().map(|(name, value)| format!("{name}={value}\n"));
+    "Environment:\n".to_owned() + &lines.collect::<String>()
+}
+
+/// The entries of `envi`, in order.
+pub fn environment(options: &FourLetterOptions, env: &Environment) -> Vec<(&'static str, String)> {
     // Java's names of both.
     let os = match env.os {
         "linux" => "Linux",
@@ -206,7 +226,9 @@ pub fn envi(options: &FourLetterOptions, env: &Environment) -> String {
         other => other,
     };
     let [free, all] = [0, 1].map(|at| env.memory.map(|memory| format!("{}MB", memory[at])));
-    for (name, value) in [
+    let version = options.version_text();
+    let entries = [
+        ("zookeeper.version", Some(&*version)),
         ("host.name", env.host.as_deref()),
         ("java.version", Some("<NA> (this server is not a Java program)")),
         ("java.vendor", None),
@@ -224,16 +246,14 @@ pub fn envi(options: &FourLetterOptions, env: &Environment) -> String {
         ("os.memory.free", free.as_deref()),
         ("os.memory.max", all.as_deref()),
         ("os.memory.total", all.as_deref()),
-    ] {
-        let _infallible = writeln!(text, "{name}={}", value.unwrap_or("<NA>"));
-    }
-    text
+    ];
+    entries.map(|(name, value)| (name, value.unwrap_or("<NA>").to_owned())).into()
 }
 
 /// The answer to `mntr` (FLW-16): in ZooKeeper's order, without the metrics that have no meaning
 /// here.
 pub fn mntr(figures: &Figures<'_>) -> String {
-    let Figures { status, metrics, clients, .. } = figures;
+    let Figures { status, metrics, .. } = figures;
     let latency = &metrics.latency;
     let mut text = String::new();
     let mut line = |name: &str, value: &dyn Display| {
@@ -250,7 +270,7 @@ pub fn mntr(figures: &Figures<'_>) -> String {
         Mode::Looking | Mode::ReadOnly | Mode::Standalone => {}
     }
     line("ephemerals_count", &status.ephemerals);
-    line("num_alive_connections", &clients.len());
+    line("num_alive_connections", &figures.connections);
     line("avg_latency", &format_args!("{:?}", latency.mean_ms()));
     if leads {
         line("min_proposal_size", &min_size);

@@ -121,8 +121,7 @@ fn redundant_values_of_keys_without_effect_do_not_warn() {
         "zoo.cfg:8: autopurge.purgeInterval=0: has no effect here: old snapshots and logs are \
          removed as soon \
          as they can be\n\
-         zoo.cfg:16: admin.serverPort=8080: has no effect yet\n\
-         zoo.cfg:17: admin.enableServer=true: has no effect yet\n2181",
+         2181",
     );
     check(
         "autopurge.purgeInterval=24\nzookeeper.forceSync=yes\nforceSync=no",

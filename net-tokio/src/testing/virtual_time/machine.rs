@@ -158,7 +158,7 @@ impl Machine {
         self.dial(now.mono, network);
         let has_received = self.receive(now.mono, network);
         self.driver.report_notes();
-        while let Some(report) = self.driver.reports.next_line() {
+        while let Some(report) = self.driver.reports.next_line(now) {
             logging::log(&report);
         }
         let next = match has_received || self.driver.has_work() {

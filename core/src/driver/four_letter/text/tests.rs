@@ -78,6 +78,7 @@ fn check_in(
         connections_per_ip: ClientLimits::default().connections_per_ip,
         status,
         metrics: &metrics,
+        connections: clients().len(),
         clients: clients(),
         uptime: Duration::from_millis(22_792),
         leader_uptime: Duration::from_millis(1_179),

@@ -83,6 +83,7 @@ pub(in crate::machine::node) fn four_letter(
     };
     FourLetterOptions {
         whitelist,
+        client_host: "10.0.0.1".to_owned(),
         client_port: CLIENT_PORT,
         data_dir: dirs(config)[0].clone(),
         log_dir: dirs(config)[1].clone(),

@@ -36,7 +36,8 @@ pub(in crate::machine::node) fn members(config: &Config) -> BTreeMap<ServerId, M
 impl Process {
     /// O3: takes the lines of a turn that ends now.
     pub(super) fn check_reports(&mut self, now: Now, status: &Status, shared: &mut Shared) {
-        let lines: Vec<Report> = std::iter::from_fn(|| self.driver.reports.next_line()).collect();
+        let lines: Vec<Report> =
+            std::iter::from_fn(|| self.driver.reports.next_line(now)).collect();
         let Some(reported) = &mut self.reported else { return };
         let role = reported.check_role(status, &lines);
         let silent = status.serving || status.halted.is_some() || self.stopping.is_some();
