@@ -28,6 +28,9 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
                       connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
+/// Sessions with the most requests that are shown.
+const BUSIEST: usize = 20;
+
 /// Parts of a list of watches that are shown.
 const PARTS: usize = 4;
 
@@ -62,6 +65,7 @@ impl Responder {
                 let after = parameter(query, "after").and_then(|text| session(&text));
                 self.sessions(requester(), after).await
             }
+            "top" => self.top(requester()).await,
             "watches" => self.watches(requester()).await,
             "tree" => {
                 let path = parameter(query, "path").unwrap_or_else(|| "/".to_owned());
@@ -108,6 +112,36 @@ impl Responder {
         let Some(AdminReply::Sessions(sessions, more)) = reply else { return refuse(reply) };
         let last = sessions.last().filter(|_| more).map(|last| last.id.clone());
         answer(&json!({ "sessions": sessions, "next": last }))
+    }
+
+    /// The sessions connected to this server that have sent most requests.
+    async fn top(&self, requester: Requester) -> Response<Body> {
+        let question = AdminQuestion::Private(requester, PrivateQuestion::Authorize);
+        let reply = self.ask(question).await;
+        let Some(AdminReply::Authorized) = reply else { return refuse(reply) };
+        let question = AdminQuestion::Command(AdminCommand::Connections, Default::default());
+        let reply = self.ask(question).await;
+        let Some(AdminReply::Answer(_, mut cursor)) = reply else { return refuse(reply) };
+        let mut busiest: Vec<(u64, SessionId)> = Vec::new();
+        while let Some(at) = cursor {
+            let Some(AdminReply::Rows(rows, next)) = self.ask(AdminQuestion::Rows(at)).await else {
+                return no_answer();
+            };
+            cursor = next;
+            for row in rows {
+                let AdminRow::Connection(connection) = row else { continue };
+                let session = connection.session.map(|of| SessionId(of.session_id));
+                busiest.extend(session.map(|session| (connection.packets_received, session)));
+            }
+            busiest.sort_unstable_by(|one, other| other.cmp(one));
+            busiest.truncate(BUSIEST);
+        }
+        let sessions = busiest
+            .iter()
+            .map(|(requests, session)| json!({ "id": session.to_string(), "requests": requests }));
+        answer(
+            &json!({ "paths": [], "sessions": sessions.collect::<Vec<_>>(), "interval_s": null }),
+        )
     }
 
     async fn watches(&self, requester: Requester) -> Response<Body> {

@@ -228,7 +228,7 @@ fn page_shows_nodes_and_sessions_to_operators_only() {
     let (mut client, opened) = Raw::open(server.port, 30_000);
     client.call(create("/e", b"data", 1));
     client.call(Request::Exists { path: "/e".into(), watch: true });
-    for url in ["sessions", "watches", "tree?path=/"] {
+    for url in ["sessions", "top", "watches", "tree?path=/"] {
         for (auth, status) in [
             (None, "401"),
             (Some("digest"), "401"),

@@ -158,7 +158,7 @@ pub(crate) fn configure(port: u16, dir: &Path, settings: &str) -> String {
     // The default port is one for all servers, and open to other machines.
     let admin = if settings.contains("admin.") { "" } else { "admin.enableServer=false\n" };
     let text = format!(
-        "clientPort={port}\nclientPortAddress=127.0.0.1\ndataDir={}\ntickTime=2000\n{admin}{settings}\n",
+        "clientPort={port}\nclientPortAddress=127.0.0.1\ndataDir={}\ntickTime=2000\n{settings}\n{admin}",
         data.display()
     );
     std::fs::write(&file, text).expect("writes");
