@@ -2,10 +2,16 @@
 //!
 //! Owns its grammar and the help text. Must not read files.
 
+mod scripts;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use zabkeeper_core::Zxid;
+
+pub(crate) use scripts::{
+    CheckCommand, CleanupCommand, InitializeCommand, ServerAction, ServerCommand,
+};
 
 /// The command that the user gives.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,6 +22,16 @@ pub(crate) enum Invocation {
     Log(LogCommand),
     /// The command line client, with the words behind `cli`.
     Cli(Vec<OsString>),
+    /// Do what `zkServer.sh` does.
+    Server(ServerCommand),
+    /// Do what `zkServer-initialize.sh` does.
+    Initialize(InitializeCommand),
+    /// Do what `zkCleanup.sh` does.
+    Cleanup(CleanupCommand),
+    /// Say what the server makes of each line of a file.
+    Check(CheckCommand),
+    /// Write `zoo.cfg` from the environment variables of the container image, and serve.
+    Container,
     /// Print the help.
     Help,
     /// Print the version.
@@ -43,6 +59,12 @@ Usage: zabkeeper [zoo.cfg]
        zabkeeper log inspect DIR [--log-dir DIR]
        zabkeeper log cut DIR --after ZXID [--log-dir DIR]
        zabkeeper log compare DIR OTHER
+       zabkeeper server start|start-foreground|stop|restart|status|print-cmd|version
+                        [--config FILE] [--timeout SECONDS]
+       zabkeeper initialize [--configfile FILE] [--myid N] [--force]
+       zabkeeper cleanup [-n COUNT] [--config FILE]
+       zabkeeper check [FILE]
+       zabkeeper container
 
 Without an argument it serves 127.0.0.1:2181 with its data in ./zabkeeper-data.
 With one it runs what that file says; the keys are those of ZooKeeper.
@@ -56,6 +78,18 @@ transactions after ZXID, keeps a copy of the directory and prints what is lost.
 the directory of another server differ. No server may run on them meanwhile.
 --log-dir is dataLogDir, where that differs.
 
+`server` does what zkServer.sh does. `start` leaves a server behind, whose number
+is in zookeeper_server.pid in dataDir (or in the file that ZOOPIDFILE names) and
+whose output is in zabkeeper.out there (or in the folder ZOO_LOG_DIR). `stop` sends
+SIGTERM and waits until the server has handed over and ended, at most 60 seconds
+unless --timeout says otherwise. `status` prints the mode.
+`initialize` makes the folders and myid of a new server; --force removes its data.
+`cleanup` removes snapshots but the newest COUNT (3), and logs that only they need.
+`check` says of each line of zoo.cfg what it does; status 1: a server would not start.
+FILE may be a folder with zoo.cfg; by default it is in ZOOCFGDIR or /etc/zabkeeper.
+`container` writes zoo.cfg from the variables of the image `zookeeper` (ZOO_MY_ID,
+ZOO_SERVERS, ...), unless there is one, and serves.
+
 Options:
   -h, --help     print this
   -V, --version  print the version
@@ -64,6 +98,10 @@ Environment:
   RUST_LOG         what is logged to standard error, such as debug (default: info)
   SERVER_JVMFLAGS  options such as -Djute.maxbuffer=4194304 that add to zoo.cfg
   JVMFLAGS         the same; what both say, this one decides
+  ZABKEEPER_LOG_FILE    the log goes to this file; SIGHUP opens it anew
+  ZABKEEPER_LOG_FORMAT  text or json
+  ZABKEEPER_LOG_MAX_FILE_SIZE_IN_MB  size after which a new file begins (256, 0: none)
+  ZABKEEPER_LOG_MAX_BACKUP_INDEX     files kept beside it (20)
 
 Exit status: 0 stopped by a signal, 1 failed, 2 bad invocation or configuration,
 3 unusable data directory, 134 (SIGABRT) a bug.
@@ -81,8 +119,13 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     if first == "cli" {
         return Ok(Invocation::Cli(args.collect()));
     }
-    if first == "log" {
-        return parse_log(args).map(Invocation::Log);
+    match first.to_str() {
+        Some("log") => return parse_log(args).map(Invocation::Log),
+        Some("server") => return scripts::parse_server(args).map(Invocation::Server),
+        Some("initialize") => return scripts::parse_initialize(args).map(Invocation::Initialize),
+        Some("cleanup") => return scripts::parse_cleanup(args).map(Invocation::Cleanup),
+        Some("check") => return scripts::parse_check(args).map(Invocation::Check),
+        _ => {}
     }
     if let Some(extra) = args.next() {
         let extra = extra.display();
@@ -91,6 +134,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
     match first.to_str() {
         Some("-h" | "--help") => Ok(Invocation::Help),
         Some("-V" | "--version") => Ok(Invocation::Version),
+        Some("container") => Ok(Invocation::Container),
         Some(option) if option.starts_with('-') => {
             Err(format!("unknown option {option}: see zabkeeper --help"))
         }

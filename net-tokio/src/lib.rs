@@ -51,6 +51,7 @@ mod oracle;
 mod peers;
 mod process;
 mod random;
+mod scripts;
 mod serve;
 mod shared;
 mod socket;

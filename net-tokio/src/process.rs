@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use zabkeeper_core::Member;
 
-use crate::args::{self, Invocation};
+use crate::args::{self, Invocation, ServerAction};
 use crate::cli;
 use crate::config::Settings;
 use crate::descriptors;
@@ -21,6 +21,7 @@ use crate::host::{Failure, Host, Stop, StopRequests};
 use crate::log_limit::LineLimits;
 use crate::log_tool;
 use crate::logging::{self, Logging};
+use crate::scripts::{self, CommandFailure};
 use crate::serve;
 
 const FAILED: u8 = 1;
@@ -42,17 +43,52 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 fail(FAILED, &what)
             }
         },
-        Ok(Invocation::Serve(file)) => match Logging::start() {
-            Ok(logging) => {
-                let end = serve(file, &logging);
-                logging.finish();
-                match end {
-                    End::Status(status) => ExitCode::from(status),
-                    End::Anew => begin_anew(),
-                }
+        Ok(Invocation::Serve(file)) => run_to_the_end(file),
+        Ok(Invocation::Server(command)) if command.action == ServerAction::StartForeground => {
+            if command.detached {
+                scripts::detach();
             }
-            Err(error) => fail(FAILED, &format!("cannot start a thread: {error}")),
+            run_to_the_end(Some(scripts::config_file(command.config.as_deref())))
+        }
+        Ok(Invocation::Server(command)) => {
+            end_of(scripts::control(&command, &mut io::stdout().lock()))
+        }
+        Ok(Invocation::Initialize(command)) => {
+            end_of(scripts::initialize(&command, &mut io::stdout().lock()))
+        }
+        Ok(Invocation::Cleanup(command)) => {
+            end_of(scripts::cleanup(&command, &mut io::stdout().lock()))
+        }
+        Ok(Invocation::Check(command)) => {
+            end_of(scripts::check(&command, &mut io::stdout().lock()))
+        }
+        Ok(Invocation::Container) => match scripts::prepare() {
+            Ok(file) => run_to_the_end(Some(file)),
+            Err((status, what)) => fail(status, &what),
         },
+    }
+}
+
+/// The exit status of a command; its failure is written to standard error.
+fn end_of(ended: Result<(), CommandFailure>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((status, what)) if what.is_empty() => ExitCode::from(status),
+        Err((status, what)) => fail(status, &what),
+    }
+}
+
+/// Logs and serves until the server ends.
+fn run_to_the_end(file: Option<PathBuf>) -> ExitCode {
+    let logging = match Logging::start() {
+        Ok(logging) => logging,
+        Err(error) => return fail(FAILED, &format!("cannot start a thread: {error}")),
+    };
+    let end = serve(file, &logging);
+    logging.finish();
+    match end {
+        End::Status(status) => ExitCode::from(status),
+        End::Anew => begin_anew(),
     }
 }
 

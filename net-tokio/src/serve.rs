@@ -3,7 +3,7 @@
 //! Owns the order of starting and stopping. Must not know how any part works, nor change what
 //! belongs to the whole process: the [`Host`] does.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -186,12 +186,7 @@ fn recover(settings: &Settings, recovered: Recovered) -> Result<Server, Failure>
 /// Opens the store. Damaged data is set aside if other servers can fill this one; the outline of
 /// data that a leader has found to differ is returned, too.
 fn open(settings: &Settings) -> Result<(Opened<OsDir>, Option<Outline>), Failure> {
-    for (key, folder) in [("dataDir", &settings.data_dir), ("dataLogDir", &settings.log_dir)] {
-        refuse_data_of_zookeeper(folder)?;
-        if !settings.create_folders {
-            refuse_a_folder_without_data(key, folder)?;
-        }
-    }
+    check_folders(settings)?;
     let (log, snapshots) = (settings.log_folder(), settings.snapshot_folder());
     let [log_dir, snapshot_dir] =
         [("dataLogDir", &log), ("dataDir", &snapshots)].map(|(key, folder)| {
@@ -280,23 +275,40 @@ fn warn_of_readers(dirs: [&OsDir; 2]) {
 /// ZooKeeper's folder within `dataDir` and `dataLogDir`.
 const FOLDER_OF_ZOOKEEPER: &str = "version-2";
 
-/// Refuses to start empty beside data of ZooKeeper, because that would look like a loss of the
-/// data. An empty folder is accepted: `zkServer-initialize.sh` leaves one behind.
-fn refuse_data_of_zookeeper(folder: &Path) -> Result<(), Failure> {
+/// ZooKeeper's folder within this one, if it holds data. An empty folder is none:
+/// `zkServer-initialize.sh` leaves one behind.
+pub(crate) fn data_of_zookeeper(folder: &Path) -> Option<PathBuf> {
     let theirs = folder.join(FOLDER_OF_ZOOKEEPER);
     let is_empty = match std::fs::read_dir(&theirs) {
         Ok(mut entries) => entries.next().is_none(),
         // A folder that exists and cannot be read counts as data.
         Err(_) => !theirs.exists(),
     };
-    if is_empty || folder.join(OUR_FOLDER).exists() {
-        return Ok(());
+    (!is_empty).then_some(theirs)
+}
+
+/// Refuses to start empty beside data of ZooKeeper, because that would look like a loss of the
+/// data.
+fn refuse_data_of_zookeeper(folder: &Path) -> Result<(), Failure> {
+    match data_of_zookeeper(folder).filter(|_| !folder.join(OUR_FOLDER).exists()) {
+        None => Ok(()),
+        Some(theirs) => Err(Failure::Data(format!(
+            "{} holds data of Apache ZooKeeper, which this version cannot read; name an empty \
+             folder as dataDir",
+            theirs.display()
+        ))),
     }
-    Err(Failure::Data(format!(
-        "{} holds data of Apache ZooKeeper, which this version cannot read; name an empty folder \
-         as dataDir",
-        theirs.display()
-    )))
+}
+
+/// Refuses what the folders hold, before anything is opened.
+pub(crate) fn check_folders(settings: &Settings) -> Result<(), Failure> {
+    for (key, folder) in [("dataDir", &settings.data_dir), ("dataLogDir", &settings.log_dir)] {
+        refuse_data_of_zookeeper(folder)?;
+        if !settings.create_folders {
+            refuse_a_folder_without_data(key, folder)?;
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to start without data if the settings require data: the folder may be the mount point of

@@ -78,9 +78,14 @@ fn offer(keys: &mut Properties, auth: &mut AuthOptions) {
             // These schemes are always available.
             Some("DigestAuthenticationProvider" | "IPAuthenticationProvider") => {}
             Some("SASLAuthenticationProvider") => {
-                keys.warn(&entry, "has no effect yet: SASL comes with a later version");
+                keys.warn_without_effect(
+                    &entry,
+                    "has no effect yet: SASL comes with a later version",
+                );
             }
-            Some(_) | None => keys.warn(&entry, "has no effect: a class of Java cannot be loaded"),
+            Some(_) | None => {
+                keys.warn_without_effect(&entry, "has no effect: a class of Java cannot be loaded")
+            }
         }
     }
 }
@@ -135,7 +140,10 @@ pub(super) fn sessions(
     let local = keys.switch("localSessionsEnabled", TRUE_FALSE)?.unwrap_or(false);
     let upgrade = keys.switch("localSessionsUpgradingEnabled", TRUE_FALSE)?.unwrap_or(false);
     if let Some(entry) = entry.filter(|_| local && !in_ensemble) {
-        keys.warn(&entry, "has no effect: all sessions of a server on its own are global");
+        keys.warn_without_effect(
+            &entry,
+            "has no effect: all sessions of a server on its own are global",
+        );
         return Ok(SessionOptions::default());
     }
     Ok(SessionOptions { local, upgrade })
@@ -152,7 +160,7 @@ pub(super) fn read_only_mode(
     let is_on = keys.switch(KEY, TRUE_FALSE)?.unwrap_or(false);
     if let Some(entry) = entry.filter(|_| is_on) {
         if !in_ensemble {
-            keys.warn(&entry, "has no effect on a server on its own");
+            keys.warn_without_effect(&entry, "has no effect on a server on its own");
         } else if !sessions.local {
             let what = "serves nobody: sessions of a read-only server are local; add \
                         localSessionsEnabled=true";

@@ -6,6 +6,7 @@
 
 mod access;
 mod admin;
+mod check;
 mod files;
 mod groups;
 mod java_properties;
@@ -13,6 +14,7 @@ mod keys;
 mod limits;
 mod members;
 mod properties;
+mod trace;
 
 use std::env::VarError;
 use std::io;
@@ -24,11 +26,13 @@ use zabkeeper_core::driver::four_letter::Whitelist;
 use zabkeeper_core::{Config, Member, Members, ReconfigOptions, ServerId, Voters, Zxid};
 
 pub(crate) use admin::AdminOptions;
+pub(crate) use check::{Checked, Verdict};
 pub(crate) use files::{ConfigFiles, files_of, with_suffix};
 use keys::Kind;
 pub(crate) use members::Ensemble;
 pub use properties::BadSetting;
 use properties::{Entry, FLAGS, Properties};
+use trace::Fate;
 
 /// The settings of the process, of the driver and of the core.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,17 +122,7 @@ impl Settings {
     /// # Errors
     /// An unreadable file, or an invalid setting.
     pub(crate) fn from_file(path: &Path) -> Result<(Settings, Vec<String>), BadSetting> {
-        let mut flags = Vec::new();
-        for variable in FLAGS {
-            match std::env::var(variable) {
-                Ok(text) => flags.push((variable, text)),
-                Err(VarError::NotPresent) => {}
-                Err(VarError::NotUnicode(_)) => {
-                    let what = format!("{variable}: not UTF-8; write it in UTF-8");
-                    return Err(BadSetting::new(what));
-                }
-            }
-        }
+        let flags = flags()?;
         let flags: Vec<_> = flags.iter().map(|(variable, text)| (*variable, &**text)).collect();
         Settings::from_file_and(path, &flags)
     }
@@ -145,10 +139,7 @@ impl Settings {
         path: &Path,
         flags: &[(&'static str, &str)],
     ) -> Result<(Settings, Vec<String>), BadSetting> {
-        let file = path.display().to_string();
-        let bytes = std::fs::read(path)
-            .map_err(|error| BadSetting::new(format!("{file}: cannot be read: {error}")))?;
-        let (text, warning) = properties::decode(&file, bytes);
+        let (file, text, warning) = read_file(path)?;
         let (mut settings, mut warnings) =
             parse(&file, &text, flags, &|myid| std::fs::read_to_string(myid))?;
         settings.file = settings.file.map(|(_, version)| (path.to_owned(), version));
@@ -192,6 +183,51 @@ impl Settings {
     }
 }
 
+/// The environment variables with options for Java that are set.
+fn flags() -> Result<Vec<(&'static str, String)>, BadSetting> {
+    let mut flags = Vec::new();
+    for variable in FLAGS {
+        match std::env::var(variable) {
+            Ok(text) => flags.push((variable, text)),
+            Err(VarError::NotPresent) => {}
+            Err(VarError::NotUnicode(_)) => {
+                let what = format!("{variable}: not UTF-8; write it in UTF-8");
+                return Err(BadSetting::new(what));
+            }
+        }
+    }
+    Ok(flags)
+}
+
+/// The name of a file for messages, its text, and the warning that it is not UTF-8.
+fn read_file(path: &Path) -> Result<(String, String, Option<String>), BadSetting> {
+    let file = path.display().to_string();
+    let bytes = std::fs::read(path)
+        .map_err(|error| BadSetting::new(format!("{file}: cannot be read: {error}")))?;
+    let (text, warning) = properties::decode(&file, bytes);
+    Ok((file, text, warning))
+}
+
+/// The folders of a file: `dataDir` and `dataLogDir`, which are the same by default. For tools that
+/// work before the rest of the file is complete.
+///
+/// # Errors
+/// An unreadable file, or no `dataDir` in it.
+pub(crate) fn folders_of(path: &Path) -> Result<[PathBuf; 2], BadSetting> {
+    let (file, text, _) = read_file(path)?;
+    let mut keys = Properties::read(&file, &text)?;
+    let data = data_dir(&mut keys)?;
+    let log = keys.text("dataLogDir", "a folder for the log")?;
+    Ok([data.clone(), log.map_or(data, PathBuf::from)])
+}
+
+fn data_dir(keys: &mut Properties) -> Result<PathBuf, BadSetting> {
+    match keys.take("dataDir") {
+        Some(entry) if !entry.value.is_empty() => Ok(PathBuf::from(entry.value)),
+        _ => Err(keys.missing("dataDir", "the folder for its data, as dataDir=/var/lib/zk")),
+    }
+}
+
 /// Parses `text`, the content of `file`, whose name is used in messages only, and `flags`: the
 /// environment variables with Java options and their values; the last one takes precedence. `read`
 /// reads the file `myid`. Returns the settings and the warnings.
@@ -208,16 +244,23 @@ pub fn parse(
     for (variable, text) in flags.iter().rev() {
         keys.add_flags(variable, text)?;
     }
-    refuse_what_would_not_protect(&mut keys)?;
-    let data_dir = match keys.take("dataDir") {
-        Some(entry) if !entry.value.is_empty() => PathBuf::from(entry.value),
-        _ => return Err(keys.missing("dataDir", "the folder for its data, as dataDir=/var/lib/zk")),
-    };
-    let version = dynamic_file(&mut keys, read)?;
+    let settings = settle(&mut keys, file, read)?;
+    Ok((settings, keys.warnings))
+}
+
+/// Makes settings of all entries, and leaves the warnings in `keys`.
+fn settle(
+    keys: &mut Properties,
+    file: &str,
+    read: &dyn Fn(&Path) -> io::Result<String>,
+) -> Result<Settings, BadSetting> {
+    refuse_what_would_not_protect(keys)?;
+    let data_dir = data_dir(keys)?;
+    let version = dynamic_file(keys, read)?;
     let standalone = keys.switch("standaloneEnabled", TRUE_FALSE)?.unwrap_or(true);
     let reconfig = keys.switch("reconfigEnabled", TRUE_FALSE)?.unwrap_or(false);
     let multi_address = keys.switch("multiAddress.enabled", TRUE_FALSE)?.unwrap_or(false);
-    let members = members::read_members(&mut keys, standalone, multi_address)?;
+    let members = members::read_members(keys, standalone, multi_address)?;
     // As in ZooKeeper, a single `server.N` line makes a standalone server, and `myid` is not read.
     let id = match &members[..] {
         [] => ALONE,
@@ -225,16 +268,16 @@ pub fn parse(
         several => my_id(&data_dir, several, read)?,
     };
     let client = members.iter().find(|member| member.id == id).and_then(|me| me.client.clone());
-    let ensemble = members::ensemble(&mut keys, id, members, standalone)?;
+    let ensemble = members::ensemble(keys, id, members, standalone)?;
     let members = ensemble.as_ref().map_or_else(|| Voters::new([id]).into(), Ensemble::roles);
-    let mut core = core_config(&mut keys, id, members)?;
-    core.sessions = access::sessions(&mut keys, ensemble.is_some())?;
+    let mut core = core_config(keys, id, members)?;
+    core.sessions = access::sessions(keys, ensemble.is_some())?;
     if let Some(ensemble) = ensemble.as_ref().filter(|_| reconfig) {
         let initial = ensemble.initial(version)?;
         let single_voter = !standalone;
         core.reconfig = Some(ReconfigOptions { initial, single_voter, multi_address });
     }
-    core.read_only_mode = access::read_only_mode(&mut keys, ensemble.is_some(), core.sessions)?;
+    core.read_only_mode = access::read_only_mode(keys, ensemble.is_some(), core.sessions)?;
     core.leader_serves = keys.switch("leaderServes", ["yes", "no"])?.unwrap_or(true);
     core.observer_masters =
         ensemble.as_ref().is_some_and(|ensemble| ensemble.observer_port.is_some());
@@ -243,8 +286,8 @@ pub fn parse(
     // An empty path would put the log into the current directory.
     let log_dir = keys.text("dataLogDir", "a folder for the log")?;
     let log_dir = log_dir.map_or_else(|| data_dir.clone(), PathBuf::from);
-    let (host, port) = client_address(&mut keys, client, ensemble.is_some())?;
-    let limits = limits::read(&mut keys, voters)?;
+    let (host, port) = client_address(keys, client, ensemble.is_some())?;
+    let limits = limits::read(keys, voters)?;
     // Every node that a request may write must fit into a reply.
     core.limits.record_bytes = core.limits.record_bytes.max(limits.max_frame as usize / 2 * 3);
     let preallocate = keys.number("preAllocSize", 1..=1 << 22, "KiB, such as 65536")?;
@@ -253,7 +296,7 @@ pub fn parse(
     let segment_kib = preallocate.unwrap_or(65_536).min(rolled.unwrap_or(i64::MAX));
     let hint = "milliseconds, such as 1000";
     let slow_write = keys.number("fsync.warningthresholdms", 0..=i64::from(i32::MAX), hint)?;
-    let whitelist = whitelist(&mut keys, core.read_only_mode);
+    let whitelist = whitelist(keys, core.read_only_mode);
     let settings = Settings {
         core,
         file: Some((file.into(), version)),
@@ -267,12 +310,12 @@ pub fn parse(
         slow_write: slow_write.map_or(SLOW_WRITE, |ms| Duration::from_millis(fit(ms))),
         limits,
         keep_alive: keys.switch("clientTcpKeepAlive", TRUE_FALSE)?.unwrap_or(false),
-        backlog: backlog(&mut keys)?,
+        backlog: backlog(keys)?,
         whitelist,
-        admin: admin::read(&mut keys)?,
+        admin: admin::read(keys)?,
     };
-    ignore_the_rest(&mut keys);
-    Ok((settings, keys.warnings))
+    ignore_the_rest(keys);
+    Ok(settings)
 }
 
 /// Host and port for clients: those of the keys, or those behind the `;` of the server's own line.
@@ -485,14 +528,21 @@ fn whitelist(keys: &mut Properties, read_only_mode: bool) -> Whitelist {
 }
 
 fn ignore_the_rest(keys: &mut Properties) {
-    let switches: Vec<Entry> = keys.take_prefixed("");
+    let switches: Vec<Entry> = keys.take_rest();
     let is_off = |group: &str| {
         let mut switches = switches.iter().map(|entry| (keys::of_line(&entry.key), &entry.value));
         switches.any(|(key, value)| key == group && value.eq_ignore_ascii_case("false"))
     };
     for entry in &switches {
         let key = keys::of_line(&entry.key);
-        if keys::says_what_holds(key, &entry.value) || keys::switch_of(key).is_some_and(is_off) {
+        let holds = keys::says_what_holds(key, &entry.value);
+        let switch = keys::switch_of(key).filter(|switch| is_off(switch));
+        if holds || switch.is_some() {
+            let what = switch.map_or_else(
+                || "this server does so anyway".to_owned(),
+                |switch| format!("{switch}=false switches it off"),
+            );
+            keys.trace.settle(entry, Fate::NoEffect(what));
             continue;
         }
         let what = match keys::kind(key) {
@@ -502,9 +552,12 @@ fn ignore_the_rest(keys: &mut Properties) {
             Some(Kind::Line | Kind::Property | Kind::BareProperty) => {
                 "has no effect on a server on its own".to_owned()
             }
-            None => "unknown key, ignored; is it spelt right?".to_owned(),
+            None => {
+                keys.warn_unknown(entry);
+                continue;
+            }
         };
-        keys.warn(entry, &what);
+        keys.warn_without_effect(entry, &what);
     }
 }
 

@@ -10,12 +10,13 @@
 //! Options are those of the environment variables `SERVER_JVMFLAGS` and `JVMFLAGS`, with which
 //! ZooKeeper's scripts set its system properties. As in ZooKeeper, the file overrides them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::java_properties::{self, Fault};
 use super::keys::{self, Flag};
+use super::trace::{EntryId, Fate, Trace};
 
 /// The environment variables with Java options, in the order in which `zkServer.sh` passes them:
 /// the last one takes precedence.
@@ -30,6 +31,8 @@ pub(crate) struct Properties {
     entries: BTreeMap<String, Entry>,
     /// Warnings for the operator; the server starts nevertheless.
     pub(crate) warnings: Vec<String>,
+    /// What became of each entry.
+    pub(crate) trace: Trace,
 }
 
 /// One value and its location.
@@ -54,7 +57,11 @@ pub(crate) enum Place {
 
 /// An invalid setting: the server does not start.
 #[derive(Debug, PartialEq, Eq)]
-pub struct BadSetting(String);
+pub struct BadSetting {
+    text: String,
+    /// The entry and what is wrong with it, if one entry is to blame.
+    pub(crate) at: Option<(EntryId, String)>,
+}
 
 impl Properties {
     /// Reads `text`, the content of `file`, whose name is used in messages only.
@@ -62,11 +69,27 @@ impl Properties {
     /// # Errors
     /// A `\u` that is not followed by four hexadecimal digits.
     pub(crate) fn read(file: &str, text: &str) -> Result<Properties, BadSetting> {
-        let mut all = Properties { file: file.to_owned(), ..Properties::default() };
+        Properties::read_without(file, text, BTreeSet::new())
+    }
+
+    /// The same, as if these entries were absent from all sources.
+    ///
+    /// # Errors
+    /// Those of [`Properties::read`].
+    pub(crate) fn read_without(
+        file: &str,
+        text: &str,
+        skipped: BTreeSet<EntryId>,
+    ) -> Result<Properties, BadSetting> {
+        let trace = Trace::without(skipped);
+        let mut all = Properties { file: file.to_owned(), trace, ..Properties::default() };
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for pair in java_properties::read(text) {
             let [key, value] = [&pair.key, &pair.value].map(|text| trim(text).to_owned());
             let entry = Entry { place: Place::Line(pair.line), key, value };
+            if !all.trace.add(&entry) {
+                continue;
+            }
             match pair.fault {
                 None => {}
                 Some(Fault::Unicode) => {
@@ -82,9 +105,10 @@ impl Properties {
                 }
             }
             let key = keys::of_line(&entry.key).to_owned();
-            if let Some(Entry { place: Place::Line(line), .. }) =
-                all.entries.insert(key, entry.clone())
-            {
+            let before = all.entries.insert(key, entry.clone());
+            if let Some(before @ Entry { place: Place::Line(line), .. }) = before {
+                let what = format!("given again in line {}, which counts", pair.line);
+                all.trace.settle(&before, Fate::NoEffect(what));
                 all.warn(&entry, &format!("given before in line {line}; this one counts"));
             }
         }
@@ -108,6 +132,9 @@ impl Properties {
         for (key, mut entry) in Properties::read(file, text)?.entries {
             let Place::Line(line) = entry.place else { continue };
             entry.place = Place::Dynamic(line);
+            if !self.trace.add(&entry) {
+                continue;
+            }
             if !moves(&key) {
                 let what = "a dynamic file holds server.N, group.N and weight.N; its name ends \
                             with the version, as in zoo.cfg.dynamic.100000000";
@@ -129,12 +156,16 @@ impl Properties {
         flags: &str,
     ) -> Result<(), BadSetting> {
         let words = words(flags).ok_or_else(|| {
-            BadSetting(format!("{variable}: a quotation mark without its other half; add it"))
+            BadSetting::new(format!("{variable}: a quotation mark without its other half; add it"))
         })?;
         // Java uses the last of several options, so the words are read from the end.
         for (name, value) in words.iter().rev().filter_map(|word| option(word)) {
             let entry = Entry { place: Place::Flag(variable), key: name.clone(), value };
-            match keys::of_flag(&name) {
+            let known = keys::of_flag(&name);
+            if known == Flag::Foreign || !self.trace.add(&entry) {
+                continue;
+            }
+            match known {
                 Flag::Key(key) => match self.entries.get(key) {
                     None => {
                         self.entries.insert(key.to_owned(), entry);
@@ -144,12 +175,17 @@ impl Properties {
                     {
                         let warning =
                             format!("line {line} of {} says otherwise and counts", self.file);
-                        self.warn(&entry, &warning);
+                        self.warn_without_effect(&entry, &warning);
                     }
-                    Some(_) => {}
+                    Some(_) => {
+                        let what = "the same is set elsewhere, and counts there".to_owned();
+                        self.trace.settle(&entry, Fate::NoEffect(what));
+                    }
                 },
-                Flag::Misplaced(what) => self.warn(&entry, &format!("ignored: {what}")),
-                Flag::Unknown => self.warn(&entry, "unknown key, ignored; is it spelt right?"),
+                Flag::Misplaced(what) => {
+                    self.warn_without_effect(&entry, &format!("ignored: {what}"));
+                }
+                Flag::Unknown => self.warn_unknown(&entry),
                 Flag::Foreign => {}
             }
         }
@@ -163,7 +199,21 @@ impl Properties {
 
     /// Removes and returns the entry of a key.
     pub(crate) fn take(&mut self, key: &str) -> Option<Entry> {
-        self.entries.remove(key)
+        let entry = self.entries.remove(key)?;
+        self.in_force(&entry, entry.value.clone());
+        Some(entry)
+    }
+
+    /// Removes and returns all entries that nobody has read, in the order of their places.
+    pub(crate) fn take_rest(&mut self) -> Vec<Entry> {
+        let mut rest: Vec<Entry> = std::mem::take(&mut self.entries).into_values().collect();
+        rest.sort_by_key(|entry| entry.place);
+        rest
+    }
+
+    /// The value of an entry was understood like this.
+    fn in_force(&mut self, entry: &Entry, understood: String) {
+        self.trace.settle(entry, Fate::InForce(understood));
     }
 
     /// Removes and returns a text that must not be empty. `hint` describes a valid value.
@@ -198,7 +248,10 @@ impl Properties {
             None => entry.value.parse(),
         };
         match number {
-            Ok(number) if range.contains(&number) => Ok(Some(number)),
+            Ok(number) if range.contains(&number) => {
+                self.in_force(&entry, number.to_string());
+                Ok(Some(number))
+            }
             Ok(_) => {
                 let (least, most) = range.into_inner();
                 Err(self.refuse(&entry, &format!("out of range {least} to {most}; use {hint}")))
@@ -241,8 +294,14 @@ impl Properties {
             return Ok(None);
         };
         match &entry.value {
-            value if value.eq_ignore_ascii_case(on) => Ok(Some(true)),
-            value if value.eq_ignore_ascii_case(off) => Ok(Some(false)),
+            value if value.eq_ignore_ascii_case(on) => {
+                self.in_force(&entry, on.to_owned());
+                Ok(Some(true))
+            }
+            value if value.eq_ignore_ascii_case(off) => {
+                self.in_force(&entry, off.to_owned());
+                Ok(Some(false))
+            }
             _ => Err(self.refuse(&entry, &format!("use {on} or {off}"))),
         }
     }
@@ -251,7 +310,8 @@ impl Properties {
     pub(crate) fn list(&mut self, key: &str) -> Option<(Entry, Vec<String>)> {
         let entry = self.take(key)?;
         let words = entry.value.split(',').map(str::trim).filter(|word| !word.is_empty());
-        let words = words.map(str::to_owned).collect();
+        let words: Vec<String> = words.map(str::to_owned).collect();
+        self.in_force(&entry, words.join(", "));
         Some((entry, words))
     }
 
@@ -259,8 +319,7 @@ impl Properties {
     pub(crate) fn take_prefixed(&mut self, prefix: &str) -> Vec<Entry> {
         let keys: Vec<String> =
             self.entries.keys().filter(|key| key.starts_with(prefix)).cloned().collect();
-        let mut taken: Vec<Entry> =
-            keys.iter().filter_map(|key| self.entries.remove(key)).collect();
+        let mut taken: Vec<Entry> = keys.iter().filter_map(|key| self.take(key)).collect();
         taken.sort_by_key(|entry| entry.place);
         taken
     }
@@ -269,30 +328,53 @@ impl Properties {
     pub(crate) fn warn(&mut self, entry: &Entry, what: &str) {
         let warning = self.place(entry, what);
         self.warnings.push(warning);
+        self.trace.note(entry, what);
+    }
+
+    /// Adds a warning about an entry that has no effect.
+    pub(crate) fn warn_without_effect(&mut self, entry: &Entry, what: &str) {
+        self.warn(entry, what);
+        self.trace.settle(entry, Fate::NoEffect(what.to_owned()));
+    }
+
+    /// Adds a warning about an entry whose key nobody knows.
+    pub(crate) fn warn_unknown(&mut self, entry: &Entry) {
+        let what = "unknown key, ignored; is it spelt right?";
+        self.warn(entry, what);
+        self.trace.settle(entry, Fate::Unknown(what.to_owned()));
     }
 
     /// The error for an invalid entry.
     pub(crate) fn refuse(&self, entry: &Entry, what: &str) -> BadSetting {
-        BadSetting(self.place(entry, what))
+        let text = self.place(entry, what);
+        BadSetting { text, at: Some((entry.id(), what.to_owned())) }
     }
 
     /// The error for a missing key.
     pub(crate) fn missing(&self, key: &str, hint: &str) -> BadSetting {
-        BadSetting(format!("{}: {key} is missing; add {hint}", self.file))
+        BadSetting::new(format!("{}: {key} is missing; add {hint}", self.file))
     }
 
     fn place(&self, entry: &Entry, what: &str) -> String {
+        format!("{}: {what}", self.setting(entry))
+    }
+
+    /// Where an entry is, its key and its value, in one line.
+    pub(crate) fn setting(&self, entry: &Entry) -> String {
         let Entry { place, key, value } = entry;
-        let value = if is_secret(key) { "(not shown)" } else { value };
-        let [key, value] = [key, value].map(printable);
+        let value = shown(key, value);
+        let key = printable(key);
         match place {
-            Place::Line(line) => format!("{}:{line}: {key}={value}: {what}", self.file),
-            Place::Dynamic(line) => {
-                format!("{}:{line}: {key}={value}: {what}", self.dynamic_file)
-            }
-            Place::Flag(variable) => format!("{variable}: -D{key}={value}: {what}"),
+            Place::Line(line) => format!("{}:{line}: {key}={value}", self.file),
+            Place::Dynamic(line) => format!("{}:{line}: {key}={value}", self.dynamic_file),
+            Place::Flag(variable) => format!("{variable}: -D{key}={value}"),
         }
     }
+}
+
+/// A value as lines of the log show it.
+pub(crate) fn shown(key: &str, value: &str) -> String {
+    if is_secret(key) { "(not shown)".to_owned() } else { printable(value) }
 }
 
 /// Decodes the content of `file`; the warning says that it is not UTF-8.
@@ -382,14 +464,14 @@ fn option(word: &str) -> Option<(String, String)> {
 }
 
 impl BadSetting {
-    pub(crate) fn new(what: String) -> BadSetting {
-        BadSetting(what)
+    pub(crate) fn new(text: String) -> BadSetting {
+        BadSetting { text, at: None }
     }
 }
 
 impl fmt::Display for BadSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

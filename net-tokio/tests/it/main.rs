@@ -32,6 +32,7 @@ mod raw;
 mod recipes;
 mod reconfig;
 mod scene;
+mod scripts;
 mod startup;
 mod testing;
 mod virtual_time;
