@@ -9,6 +9,8 @@ use std::path::Path;
 
 use storage_fs::StoreError;
 use tokio::sync::mpsc::UnboundedReceiver;
+use zabkeeper_core::driver::ClientLimits;
+use zabkeeper_core::driver::four_letter::Whitelist;
 
 /// The program that runs a server: the process `zabkeeper`, or a test with servers inside.
 pub(crate) trait Host {
@@ -21,6 +23,20 @@ pub(crate) trait Host {
 
     /// Clients are served, at the address `everywhere`; a client on this machine uses `near`.
     fn serving(&self, everywhere: &str, near: &str);
+
+    /// Settings that change while the server runs. A host without any has none.
+    fn changes(&mut self) -> Option<UnboundedReceiver<Changes>> {
+        None
+    }
+}
+
+/// Settings that a running server takes over.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    /// Bounds on clients; only some of them can change (`Driver::reload`).
+    pub(crate) limits: ClientLimits,
+    /// Four-letter commands that are answered.
+    pub(crate) whitelist: Whitelist,
 }
 
 /// How a server is to stop.

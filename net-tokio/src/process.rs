@@ -10,17 +10,19 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use zabkeeper_core::Member;
 
 use crate::args::{self, Invocation, ServerAction};
 use crate::cli;
-use crate::config::Settings;
+use crate::config::{LogSettings, Settings};
 use crate::descriptors;
-use crate::host::{Failure, Host, Stop, StopRequests};
+use crate::host::{Changes, Failure, Host, Stop, StopRequests};
 use crate::log_limit::LineLimits;
 use crate::log_tool;
-use crate::logging::{self, Logging};
+use crate::logging::{self, LogControl, Logging};
+use crate::notify::Notifier;
+use crate::reload::Reloader;
 use crate::scripts::{self, CommandFailure};
 use crate::serve;
 
@@ -84,6 +86,10 @@ fn run_to_the_end(file: Option<PathBuf>) -> ExitCode {
         Ok(logging) => logging,
         Err(error) => return fail(FAILED, &format!("cannot start a thread: {error}")),
     };
+    // The file of the environment has all lines, also those about `zoo.cfg`.
+    if let Err(what) = apply_log(LogSettings::default(), &logging.control()) {
+        return fail(BAD_INVOCATION, &what);
+    }
     let end = serve(file, &logging);
     logging.finish();
     match end {
@@ -113,14 +119,20 @@ fn serve(file: Option<PathBuf>, logging: &Logging) -> End {
             return End::Status(BAD_INVOCATION);
         }
     };
+    if let Err(what) = apply_log(settings.log.clone(), &logging.control()) {
+        logging.write_line(&format!("zabkeeper: {what}"));
+        return End::Status(BAD_INVOCATION);
+    }
     if settings.ensemble.is_some() {
         logging.name_server(settings.core.id());
     }
-    for warning in warnings {
+    for warning in &warnings {
         tracing::warn!("{warning}");
     }
     descriptors::raise_limit();
-    match run_server(settings, Process { limits: logging.limits() }) {
+    let reloader = Reloader::new(&settings, warnings, logging.control());
+    let process = Process::new(logging.limits());
+    match run_server(settings, process, reloader) {
         Ok(()) => End::Status(0),
         Err(failure) => {
             tracing::error!("{failure}");
@@ -134,16 +146,37 @@ fn serve(file: Option<PathBuf>, logging: &Logging) -> End {
 }
 
 /// Serves until a signal arrives.
-fn run_server(settings: Settings, process: Process) -> Result<(), Failure> {
+fn run_server(settings: Settings, mut process: Process, reloader: Reloader) -> Result<(), Failure> {
     serve::runtime()?.block_on(async {
-        survive_signals().map_err(cannot_wait)?;
+        let (sender, changes) = unbounded_channel();
+        process.changes = Some(changes);
+        survive_signals(reloader, process.notifier.clone(), sender).map_err(cannot_wait)?;
         serve::serve(settings, process).await
     })
+}
+
+/// Logs as these settings and the environment say.
+fn apply_log(settings: LogSettings, control: &LogControl) -> Result<(), String> {
+    let log = settings.with_environment(&variable).map_err(|what| what.to_string())?;
+    control.apply(&log)
+}
+
+/// An environment variable.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// The process that runs one server.
 struct Process {
     limits: LineLimits,
+    notifier: Notifier,
+    changes: Option<UnboundedReceiver<Changes>>,
+}
+
+impl Process {
+    fn new(limits: LineLimits) -> Process {
+        Process { limits, notifier: Notifier::from_environment(), changes: None }
+    }
 }
 
 impl Host for Process {
@@ -152,11 +185,18 @@ impl Host for Process {
         self.limits.begin();
         let signals = signals().map_err(cannot_wait)?;
         let (sender, requests) = unbounded_channel();
-        tokio::task::spawn_local(stop_on(signals, sender));
+        self.notifier.opened();
+        tokio::task::spawn_local(stop_on(signals, sender, self.notifier.clone()));
         Ok(requests)
     }
 
+    fn changes(&mut self) -> Option<UnboundedReceiver<Changes>> {
+        self.changes.take()
+    }
+
     fn serving(&self, everywhere: &str, near: &str) {
+        self.notifier.ready(everywhere);
+        tokio::task::spawn_local(self.notifier.clone().keep_alive());
         let (host, port) = near.rsplit_once(':').unwrap_or((near, ""));
         let host = Member::without_brackets(host);
         logging::print_line(format!(
@@ -170,16 +210,31 @@ fn cannot_wait(error: io::Error) -> Failure {
     Failure::Other(format!("cannot wait for signals: {error}"))
 }
 
-/// Takes signals that would end the process by default. A terminal that is closed sends SIGHUP, and
-/// so do scripts that rotate logs. SIGXFSZ comes where a file may not grow: the write then fails
-/// with an error, also in the log thread.
-fn survive_signals() -> io::Result<()> {
+/// Takes signals that would end the process by default. SIGHUP asks for new settings, or comes from
+/// a terminal that is closed, or from a script that rotates logs. SIGXFSZ comes where a file may
+/// not grow: the write then fails with an error, also in the log thread.
+fn survive_signals(
+    mut reloader: Reloader,
+    notifier: Notifier,
+    changes: UnboundedSender<Changes>,
+) -> io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     // tokio keeps the handler for the rest of the process.
     drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     tokio::task::spawn_local(async move {
         while hangup.recv().await.is_some() {
-            tracing::info!("SIGHUP: nothing is read anew yet; SIGTERM stops the server");
+            notifier.reloading();
+            // Another thread, because the disk may be slow.
+            let reload = tokio::task::spawn_blocking(move || {
+                let changes = reloader.reload();
+                (reloader, changes)
+            });
+            let (again, changed) = reload.await.expect("reading does not panic");
+            reloader = again;
+            if let Some(changed) = changed {
+                let _ended = changes.send(changed);
+            }
+            notifier.reloaded();
         }
     });
     Ok(())
@@ -190,9 +245,10 @@ fn signals() -> io::Result<[Signal; 2]> {
 }
 
 /// Requests a stop at each of these signals.
-async fn stop_on(signals: [Signal; 2], requests: UnboundedSender<Stop>) {
+async fn stop_on(signals: [Signal; 2], requests: UnboundedSender<Stop>, notifier: Notifier) {
     let [mut terminate, mut interrupt] = signals;
     next_of(&mut terminate, &mut interrupt).await;
+    notifier.stopping();
     let _ended = requests.send(Stop::Gracefully);
     next_of(&mut terminate, &mut interrupt).await;
     tracing::warn!("a second signal: stopping at once");

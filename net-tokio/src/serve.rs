@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use storage_fs::{Opened, Options, OsDir, StoreError};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use zabkeeper_core::driver::SocketId;
@@ -26,7 +27,7 @@ use crate::conn;
 use crate::disk::Disk;
 use crate::driver;
 use crate::event_loop::{Ended, EventLoop};
-use crate::host::{Failure, Host, Stop, StopRequests};
+use crate::host::{Changes, Failure, Host, Stop, StopRequests};
 use crate::listener;
 use crate::oracle;
 use crate::peers;
@@ -110,6 +111,9 @@ pub(crate) async fn serve(
     let requests = host.opened()?;
     shared.spawn(stop_on(requests, accepting.abort_handle(), Rc::clone(&shared)));
     shared.spawn(oracle::watch(Rc::clone(&shared)));
+    if let Some(changes) = host.changes() {
+        shared.spawn(take_over(changes, Rc::clone(&shared)));
+    }
     if let Some((path, version)) = shared.settings.file.clone() {
         let own = shared.settings.core.id();
         shared.spawn(config_files::write_configs(configs, own, path, version));
@@ -332,6 +336,14 @@ pub(crate) fn time_to_stop(settings: &Settings) -> Duration {
         LAST_ANSWERS + settings.core.tick().min(HAND_OVER)
     } else {
         LAST_WRITES
+    }
+}
+
+/// Takes over settings that change.
+async fn take_over(mut changes: UnboundedReceiver<Changes>, shared: Rc<Shared>) {
+    while let Some(Changes { limits, whitelist }) = changes.recv().await {
+        shared.driver().reload(&limits, whitelist);
+        shared.wake().notify_one();
     }
 }
 

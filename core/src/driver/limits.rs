@@ -57,6 +57,20 @@ pub struct LargeRequests {
     pub bytes: u64,
 }
 
+impl ClientLimits {
+    /// Takes the bounds from `newer` that are looked up whenever they apply. The others stay:
+    /// connections and the throttle keep them, or other limits depend on them.
+    pub(super) fn reload(&mut self, newer: &ClientLimits) {
+        self.connections_per_ip = newer.connections_per_ip;
+        self.connections = newer.connections;
+        self.outstanding = newer.outstanding;
+        self.throttle_max_requests = newer.throttle_max_requests;
+        self.op_wait_max = newer.op_wait_max;
+        self.drop_stale = newer.drop_stale;
+        self.large = newer.large;
+    }
+}
+
 impl Default for ClientLimits {
     fn default() -> ClientLimits {
         ClientLimits {

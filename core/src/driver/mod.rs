@@ -42,7 +42,7 @@ pub use admission::TooManyConnections;
 pub use clients::{Clients, Interest};
 pub use close::ConnCloseReason;
 pub use conn::{ClientLine, ClientUse};
-use four_letter::{FourLetter, FourLetterOptions};
+use four_letter::{FourLetter, FourLetterOptions, Whitelist};
 pub use limits::{ClientLimits, LargeRequests};
 pub use note::ClientNote;
 pub use peers::{PeerCloseReason, PeerDial, PeerLine, PeerNote, PeerOptions, Peers};
@@ -150,6 +150,14 @@ impl Driver {
         self.clients.common.reads_trace_mask = reads_trace_mask;
         self.four_letter.set_options(options);
         self
+    }
+
+    /// Takes the bounds that can change while clients are connected from `newer`, and the
+    /// four-letter commands that are answered.
+    pub fn reload(&mut self, newer: &ClientLimits, whitelist: Whitelist) {
+        self.clients.common.limits.reload(newer);
+        self.clients.common.reads_trace_mask = whitelist.allows(FourLetterCommand::Stmk);
+        self.four_letter.set_whitelist(whitelist);
     }
 
     /// Sets the members of the ensemble with their addresses, for reports. Without them the server

@@ -1,10 +1,16 @@
-//! Completions of `zabkeeper cli` for bash, zsh and fish.
+//! Completions of `zabkeeper` and its client for bash, zsh and fish.
 //!
 //! Owns the scripts. Must not ask a server: the shell of the client itself completes paths.
 
 use std::fmt::Write as _;
 
 use super::table::COMMANDS;
+
+/// The commands beside `cli`.
+const PROGRAM: &str = "cli log server initialize cleanup check container";
+
+/// The words behind `server`.
+const SERVER: &str = "start start-foreground stop restart status print-cmd version --config";
 
 const OPTIONS: &str = "-server -timeout -r -waitforconnection -client-configuration --json --help";
 
@@ -29,7 +35,11 @@ fn bash() -> String {
         "_zabkeeper() {{
     local current=${{COMP_WORDS[COMP_CWORD]}} word i words command=
     if [[ ${{COMP_WORDS[1]}} != cli ]]; then
-        [[ $COMP_CWORD == 1 ]] && COMPREPLY=($(compgen -W 'cli log --help --version' -- \"$current\") $(compgen -f -- \"$current\"))
+        words=
+        [[ $COMP_CWORD == 1 ]] && words='{PROGRAM} --help --version'
+        [[ $COMP_CWORD == 2 && ${{COMP_WORDS[1]}} == server ]] && words='{SERVER}'
+        [[ $COMP_CWORD == 2 && ${{COMP_WORDS[1]}} == log ]] && words='inspect cut compare'
+        COMPREPLY=($(compgen -W \"$words\" -- \"$current\") $(compgen -f -- \"$current\"))
         return
     fi
     for ((i = 2; i < COMP_CWORD; i++)); do
@@ -56,7 +66,8 @@ fn fish() -> String {
     let names: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
     let names = names.join(" ");
     let mut script = format!(
-        "complete -c zabkeeper -n __fish_use_subcommand -a 'cli log'
+        "complete -c zabkeeper -n __fish_use_subcommand -a '{PROGRAM}'
+complete -c zabkeeper -n '__fish_seen_subcommand_from server' -a '{SERVER}'
 complete -c zabkeeper -f -n '__fish_seen_subcommand_from cli; and not __fish_seen_subcommand_from {names}' -a '{OPTIONS} {names}'
 "
     );

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use super::properties::{BadSetting, Properties, shown};
+use super::properties::{BadSetting, Properties};
+use super::text::shown;
 use super::trace::{EntryId, Fate};
 use super::{Settings, flags, read_file, settle};
 

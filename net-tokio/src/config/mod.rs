@@ -12,10 +12,13 @@ mod groups;
 mod java_properties;
 mod keys;
 mod limits;
+mod log;
 mod members;
 mod properties;
+mod text;
 mod trace;
 
+use std::collections::BTreeMap;
 use std::env::VarError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,9 +32,11 @@ pub(crate) use admin::AdminOptions;
 pub(crate) use check::{Checked, Verdict};
 pub(crate) use files::{ConfigFiles, files_of, with_suffix};
 use keys::Kind;
+pub(crate) use log::{LogFormat, LogSettings};
 pub(crate) use members::Ensemble;
 pub use properties::BadSetting;
 use properties::{Entry, FLAGS, Properties};
+pub(crate) use text::shown;
 use trace::Fate;
 
 /// The settings of the process, of the driver and of the core.
@@ -69,6 +74,11 @@ pub struct Settings {
     pub whitelist: Whitelist,
     /// The admin server; `None` if it is off.
     pub(crate) admin: Option<AdminOptions>,
+    /// The log of the process.
+    pub(crate) log: LogSettings,
+    /// The values by key, as they are written, without those that name the members: what changes
+    /// at a reload.
+    pub(crate) written: BTreeMap<String, String>,
 }
 
 /// Our subdirectory of `dataDir` and `dataLogDir`, so that no directory mixes our files with
@@ -113,6 +123,8 @@ impl Settings {
             backlog: None,
             whitelist: Whitelist::All,
             admin: Some(AdminOptions::for_a_try()),
+            log: LogSettings::default(),
+            written: BTreeMap::new(),
         }
     }
 
@@ -204,7 +216,7 @@ fn read_file(path: &Path) -> Result<(String, String, Option<String>), BadSetting
     let file = path.display().to_string();
     let bytes = std::fs::read(path)
         .map_err(|error| BadSetting::new(format!("{file}: cannot be read: {error}")))?;
-    let (text, warning) = properties::decode(&file, bytes);
+    let (text, warning) = text::decode(&file, bytes);
     Ok((file, text, warning))
 }
 
@@ -254,6 +266,7 @@ fn settle(
     file: &str,
     read: &dyn Fn(&Path) -> io::Result<String>,
 ) -> Result<Settings, BadSetting> {
+    let written = keys.values();
     refuse_what_would_not_protect(keys)?;
     let data_dir = data_dir(keys)?;
     let version = dynamic_file(keys, read)?;
@@ -313,6 +326,8 @@ fn settle(
         backlog: backlog(keys)?,
         whitelist,
         admin: admin::read(keys)?,
+        log: log::read(keys)?,
+        written,
     };
     ignore_the_rest(keys);
     Ok(settings)
@@ -525,6 +540,14 @@ fn whitelist(keys: &mut Properties, read_only_mode: bool) -> Whitelist {
         names.push("isro".to_owned());
     }
     Whitelist::These(names)
+}
+
+/// Does the server act on this key?
+pub(crate) fn has_effect(key: &str) -> bool {
+    match keys::kind(key) {
+        Some(Kind::Line | Kind::Property | Kind::BareProperty) => true,
+        Some(Kind::Same(_) | Kind::Later) | None => false,
+    }
 }
 
 fn ignore_the_rest(keys: &mut Properties) {

@@ -16,6 +16,7 @@ use std::ops::RangeInclusive;
 
 use super::java_properties::{self, Fault};
 use super::keys::{self, Flag};
+use super::text::{millionths, printable, shown, trim, words};
 use super::trace::{EntryId, Fate, Trace};
 
 /// The environment variables with Java options, in the order in which `zkServer.sh` passes them:
@@ -211,6 +212,13 @@ impl Properties {
         rest
     }
 
+    /// The values by key, without those that name the members.
+    pub(crate) fn values(&self) -> BTreeMap<String, String> {
+        let is_member = |key: &str| MEMBERS.iter().any(|own| key.starts_with(own));
+        let others = self.entries.iter().filter(|(key, _)| !is_member(key));
+        others.map(|(key, entry)| (key.clone(), entry.value.clone())).collect()
+    }
+
     /// The value of an entry was understood like this.
     fn in_force(&mut self, entry: &Entry, understood: String) {
         self.trace.settle(entry, Fate::InForce(understood));
@@ -372,84 +380,8 @@ impl Properties {
     }
 }
 
-/// A value as lines of the log show it.
-pub(crate) fn shown(key: &str, value: &str) -> String {
-    if is_secret(key) { "(not shown)".to_owned() } else { printable(value) }
-}
-
-/// Decodes the content of `file`; the warning says that it is not UTF-8.
-pub(crate) fn decode(file: &str, bytes: Vec<u8>) -> (String, Option<String>) {
-    let error = match String::from_utf8(bytes) {
-        Ok(text) => return (text, None),
-        Err(error) => error,
-    };
-    let at = error.utf8_error().valid_up_to();
-    let bytes = error.into_bytes();
-    let text: String = bytes.iter().copied().map(char::from).collect();
-    let before: String = bytes[..at].iter().copied().map(char::from).collect();
-    let line = 1 + before.replace("\r\n", "\n").matches(['\r', '\n']).count();
-    let warning =
-        format!("{file}:{line}: not UTF-8, so the file is read as Latin-1; write it in UTF-8");
-    (text, Some(warning))
-}
-
-/// Escapes control characters, so that the text stays within one line of the log.
-fn printable(text: &str) -> String {
-    let mut printable = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() { printable.extend(c.escape_default()) } else { printable.push(c) }
-    }
-    printable
-}
-
-/// Is the value a password or another secret, which must not be logged?
-fn is_secret(key: &str) -> bool {
-    let key = key.to_ascii_lowercase();
-    ["passw", "superdigest", "secret"].iter().any(|part| key.contains(part))
-}
-
-/// Java's `String.trim`: removes characters up to U+0020 from both ends.
-fn trim(text: &str) -> &str {
-    text.trim_matches(|c| c <= ' ')
-}
-
-/// Parses a decimal number such as `0.02`, in millionths.
-fn millionths(text: &str) -> Option<u32> {
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.len() + decimals.len() == 0
-        || decimals.len() > 6
-        || !digits(whole)
-        || !digits(decimals)
-    {
-        return None;
-    }
-    let number = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u32>().ok() };
-    number(whole)?.checked_mul(1_000_000)?.checked_add(number(&format!("{decimals:0<6}"))?)
-}
-
-/// Splits a text into words as a shell does: at blanks, except within quotation marks and after a
-/// backslash. `None` if a quotation is unterminated.
-fn words(text: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    let mut chars = text.chars();
-    while let Some(next) = chars.next() {
-        match (quote, next) {
-            (None, ' ' | '\t' | '\n' | '\r') => words.extend(word.take()),
-            (None, '"' | '\'') => {
-                quote = Some(next);
-                word.get_or_insert_default();
-            }
-            (Some(mark), _) if next == mark => quote = None,
-            (None | Some('"'), '\\') => word.get_or_insert_default().extend(chars.next()),
-            _ => word.get_or_insert_default().push(next),
-        }
-    }
-    words.extend(word);
-    quote.is_none().then_some(words)
-}
+/// The keys that name the members begin with these words.
+const MEMBERS: [&str; 4] = ["server.", "group.", "weight.", "dynamicConfigFile"];
 
 /// The properties that options for Java set, in order; none if a quotation is unterminated.
 pub(super) fn options(flags: &str) -> Vec<(String, String)> {
@@ -494,16 +426,6 @@ mod tests {
         check("server.1=a:2888:3888;2181", "server.1", "a:2888:3888;2181");
         check("# c\n! d\n\nempty=", "empty", "");
         check("alone", "alone", "");
-    }
-
-    #[test]
-    fn invalid_utf_8_is_read_as_latin_1() {
-        let (text, warning) = decode("f", "# caf\u{e9}\n".into());
-        assert_eq!((&text[..], warning), ("# caf\u{e9}\n", None));
-        let (text, warning) = decode("f", b"a=1\r\nb=2\r# caf\xe9\n".to_vec());
-        assert_eq!(text, "a=1\r\nb=2\r# caf\u{e9}\n");
-        let warning = warning.expect("a warning");
-        assert!(warning.starts_with("f:3: not UTF-8"), "{warning}");
     }
 
     #[test]

@@ -1,17 +1,20 @@
-//! The log of the process: lines to standard error, which may be lost but never block the server.
+//! The log of the process: lines to standard error or a file, which may be lost but never block the
+//! server.
 //!
 //! Owns the subscriber and the report of a panic. Must not decide what is logged.
 //!
 //! ```text
-//! tracing::warn! -> filter (RUST_LOG) -> limit of its kind -> text
-//!     -> queue -> thread "log output" -> standard error
+//! tracing::warn! -> filter (RUST_LOG) -> limit of its kind -> text or JSON (line)
+//!     -> queue (non_blocking) -> thread "log output" -> standard error or file (output)
 //! ```
 //!
 //! Invariant: a thread that logs never waits for the output. Standard output and error may be a
 //! full disk, or a pipe whose reader has exited or does not read; neither the server's work nor its
 //! exit status depends on that.
 
+mod line;
 mod non_blocking;
+mod output;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal, Write};
@@ -21,17 +24,20 @@ use std::thread;
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::{EnvFilter, Registry};
 
 use zabkeeper_core::ServerId;
 use zabkeeper_core::driver::{Report, ReportLevel};
 
+use crate::config::{LogFormat, LogSettings};
 use crate::log_limit::LineLimits;
 use crate::monitor;
+use line::{LineForm, Lines};
 use non_blocking::NonBlocking;
+use output::OutputSwitch;
 
 /// Time for writing the last lines at the end of the process.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -44,13 +50,21 @@ const FILTER: &str = "RUST_LOG";
 
 /// The log of this process.
 pub(crate) struct Logging {
-    stderr: NonBlocking,
+    lines: NonBlocking,
     limits: LineLimits,
     server: Arc<OnceLock<ServerId>>,
+    control: LogControl,
 }
 
-/// The start of each line: the time, and in an ensemble the server id, in ZooKeeper's form.
-struct Stamp(Arc<OnceLock<ServerId>>);
+/// Changes the log while the process runs.
+#[derive(Clone)]
+pub(crate) struct LogControl {
+    filter: Handle<EnvFilter, Registry>,
+    /// The environment decides what is logged.
+    is_filter_fixed: bool,
+    output: OutputSwitch,
+    form: LineForm,
+}
 
 impl Logging {
     /// Installs the subscriber, which writes events to standard error, and a panic hook that aborts
@@ -59,24 +73,33 @@ impl Logging {
     /// # Errors
     /// The operating system cannot create a thread.
     pub(crate) fn start() -> io::Result<Logging> {
-        let stderr = NonBlocking::start(io::stderr())?;
+        let (output, form) = (OutputSwitch::default(), LineForm::default());
+        let lines = NonBlocking::start(output.output())?;
         let (limits, server) = (LineLimits::default(), Arc::default());
         monitor::start(limits.clone())?;
-        let (filter, wrong) = filter();
-        let lines = tracing_subscriber::fmt::layer()
-            .with_ansi(io::stderr().is_terminal())
-            .with_writer(stderr.clone())
-            .with_timer(Stamp(Arc::clone(&server)))
+        let (filter, wrong) = filter_of_environment();
+        let is_filter_fixed = std::env::var_os(FILTER).is_some();
+        let (filter, handle) = reload::Layer::new(filter);
+        form.set(false, io::stderr().is_terminal());
+        let formatted = tracing_subscriber::fmt::layer()
+            .with_writer(lines.clone())
+            .event_format(Lines::new(form.clone(), Arc::clone(&server)))
             // The layer would write internal errors to standard error and block on it.
             .log_internal_errors(false);
         let subscriber =
-            tracing_subscriber::registry().with(filter).with(limits.clone()).with(lines);
+            tracing_subscriber::registry().with(filter).with(limits.clone()).with(formatted);
         tracing::subscriber::set_global_default(subscriber).expect("a process logs once");
-        abort_on_panic(stderr.clone());
+        abort_on_panic(lines.clone());
         if let Some(wrong) = wrong {
             tracing::warn!("{FILTER}: {wrong}; logs as if it were info");
         }
-        Ok(Logging { stderr, limits, server })
+        let control = LogControl { filter: handle, is_filter_fixed, output, form };
+        Ok(Logging { lines, limits, server, control })
+    }
+
+    /// The end of the log that changes it.
+    pub(crate) fn control(&self) -> LogControl {
+        self.control.clone()
     }
 
     /// Adds the server id to all later lines.
@@ -89,26 +112,50 @@ impl Logging {
         self.limits.clone()
     }
 
-    /// Writes a line without time and level, for errors in the configuration.
+    /// Writes a line without time and level to standard error, for errors in the configuration,
+    /// which end the process. Waits for it, at most [`FLUSH`].
     pub(crate) fn write_line(&self, line: &str) {
-        self.stderr.push(format!("{line}\n").as_bytes());
+        // The log may be a file, which nobody reads who types a command.
+        if let Ok(stderr) = NonBlocking::start(io::stderr()) {
+            self.lines.flush(FLUSH);
+            stderr.push(format!("{line}\n").as_bytes());
+            stderr.flush(FLUSH);
+        }
     }
 
     /// Waits until the last lines are written, at most [`FLUSH`], because the output may be
     /// blocked.
     pub(crate) fn finish(self) {
         self.limits.say_what_was_suppressed(None);
-        self.stderr.flush(FLUSH);
+        self.lines.flush(FLUSH);
     }
 }
 
-impl FormatTime for Stamp {
-    fn format_time(&self, line: &mut Writer<'_>) -> std::fmt::Result {
-        SystemTime.format_time(line)?;
-        match self.0.get() {
-            Some(id) => write!(line, " [myid:{id}]"),
-            None => Ok(()),
+impl LogControl {
+    /// Logs as these settings say. A file is opened anew in any case, because another program may
+    /// have renamed it.
+    ///
+    /// # Errors
+    /// The file cannot be opened; the output stays.
+    pub(crate) fn apply(&self, log: &LogSettings) -> Result<(), String> {
+        match &log.file {
+            None => self.output.to_stderr(),
+            Some(path) => {
+                let opened = self.output.to_file(path, log.max_bytes, log.backups);
+                opened.map_err(|error| format!("cannot log to {}: {error}", path.display()))?;
+            }
         }
+        let coloured = log.file.is_none() && io::stderr().is_terminal();
+        self.form.set(log.format == LogFormat::Json, coloured);
+        if self.is_filter_fixed {
+            if log.level.is_some() {
+                tracing::warn!("zabkeeper.log.level has no effect: {FILTER} says what is logged");
+            }
+        } else if let Ok(filter) = filter_of(log.level.as_deref().unwrap_or_default()) {
+            // It fails only if there is no subscriber any more.
+            let _for_ever = self.filter.reload(filter);
+        }
+        Ok(())
     }
 }
 
@@ -132,25 +179,27 @@ pub(crate) fn log(report: &Report) {
     }
 }
 
+/// The filter of a text, by default `info`.
+fn filter_of(text: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).parse(text)
+}
+
 /// The filter, and the error if the environment variable is invalid; the filter is `info` then.
-fn filter() -> (EnvFilter, Option<String>) {
-    let of = |text: &str| {
-        EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).parse(text)
-    };
+fn filter_of_environment() -> (EnvFilter, Option<String>) {
     let text = std::env::var_os(FILTER).unwrap_or_default();
     let parsed = match text.to_str() {
-        Some(text) => of(text).map_err(|error| format!("{text:?}: {error}")),
+        Some(text) => filter_of(text).map_err(|error| format!("{text:?}: {error}")),
         None => Err(format!("{text:?}: not UTF-8")),
     };
     match parsed {
         Ok(filter) => (filter, None),
-        Err(wrong) => (of("").expect("the default is valid"), Some(wrong)),
+        Err(wrong) => (filter_of("").expect("the default is valid"), Some(wrong)),
     }
 }
 
 /// Aborts the process when any thread panics: an invariant is broken, so the other threads must
 /// stop, too.
-fn abort_on_panic(stderr: NonBlocking) {
+fn abort_on_panic(lines: NonBlocking) {
     std::panic::set_hook(Box::new(move |info| {
         // The report may deadlock, for example on a lock that the panicking thread holds.
         let _best_effort = thread::Builder::new().name("abort".to_owned()).spawn(|| {
@@ -158,7 +207,7 @@ fn abort_on_panic(stderr: NonBlocking) {
             std::process::abort();
         });
         report(info);
-        stderr.flush(FLUSH);
+        lines.flush(FLUSH);
         std::process::abort();
     }));
 }

@@ -18,7 +18,7 @@ const HOLDING_THE_QUEUE: &str = "holding the queue";
 fn log_and_panic(how: &OsStr) -> ! {
     let logging = Logging::start().expect("has threads");
     if how == HOLDING_THE_QUEUE {
-        let _queue = logging.stderr.held();
+        let _queue = logging.lines.held();
         panic!("nobody else can report anything now");
     }
     (0..4000).for_each(|i| tracing::info!("line {i} of some that fill the pipe"));

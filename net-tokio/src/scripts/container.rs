@@ -8,6 +8,8 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{CommandFailure, failed};
@@ -30,6 +32,11 @@ const DATA_DIR: &str = "ZOO_DATA_DIR";
 const CONF_DIR: &str = "ZOO_CONF_DIR";
 const MY_ID: &str = "ZOO_MY_ID";
 
+/// The secret of the servers (`quorum.secretFile`), which is written to a file in the folder of
+/// `zoo.cfg`: files that Kubernetes mounts have modes that the server refuses.
+const SECRET: &str = "ZABKEEPER_QUORUM_SECRET";
+const SECRET_FILE: &str = "quorum.secret";
+
 /// The only server, if no variable lists servers.
 const ALONE: &str = "server.1=localhost:2888:3888;2181";
 
@@ -45,7 +52,7 @@ pub(crate) fn prepare() -> Result<PathBuf, CommandFailure> {
     };
     // All of them are looked up here, so that the rest cannot fail on their encoding.
     let names = LINES.iter().map(|(_, name, _)| *name);
-    let names = names.chain([CONF_DIR, MY_ID, "HOSTNAME", SERVERS, WHITELIST, EXTRA]);
+    let names = names.chain([CONF_DIR, MY_ID, "HOSTNAME", SERVERS, WHITELIST, EXTRA, SECRET]);
     let mut values = Vec::new();
     for name in names {
         values.extend(variable(name)?.map(|value| (name, value)));
@@ -57,7 +64,10 @@ pub(crate) fn prepare() -> Result<PathBuf, CommandFailure> {
     let conf_dir = PathBuf::from(lookup(CONF_DIR).unwrap_or_else(|| "/conf".to_owned()));
     let data_dir = PathBuf::from(lookup(DATA_DIR).unwrap_or_else(|| "/data".to_owned()));
     let zoo_cfg = conf_dir.join("zoo.cfg");
-    write_if_absent(&zoo_cfg, || Ok(zoo_cfg_of(&lookup)))?;
+    if let Some(secret) = lookup(SECRET) {
+        write_secret(&conf_dir.join(SECRET_FILE), &secret)?;
+    }
+    write_if_absent(&zoo_cfg, || Ok(zoo_cfg_of(&conf_dir, &lookup)))?;
     write_if_absent(&data_dir.join("myid"), || id(&lookup).map(|id| format!("{id}\n")))?;
     Ok(zoo_cfg)
 }
@@ -67,7 +77,7 @@ const WHITELIST: &str = "ZOO_4LW_COMMANDS_WHITELIST";
 const EXTRA: &str = "ZOO_CFG_EXTRA";
 
 /// The text of `zoo.cfg`. Servers and further lines are words that blanks or line feeds separate.
-fn zoo_cfg_of(variable: &dyn Fn(&str) -> Option<String>) -> String {
+fn zoo_cfg_of(conf_dir: &Path, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for (key, name, default) in LINES {
         let value = variable(name).unwrap_or_else(|| default.to_owned());
@@ -81,6 +91,9 @@ fn zoo_cfg_of(variable: &dyn Fn(&str) -> Option<String>) -> String {
     lines.extend(if servers.is_empty() { vec![ALONE.to_owned()] } else { servers });
     if let Some(names) = variable(WHITELIST).filter(|names| !names.is_empty()) {
         lines.push(format!("4lw.commands.whitelist={names}"));
+    }
+    if variable(SECRET).is_some() {
+        lines.push(format!("quorum.secretFile={}", conf_dir.join(SECRET_FILE).display()));
     }
     lines.extend(words(EXTRA));
     lines.join("\n") + "\n"
@@ -104,6 +117,17 @@ fn id(variable: &dyn Fn(&str) -> Option<String>) -> Result<u64, CommandFailure> 
              not end with a number as in zookeeper-0"
         ))
     })
+}
+
+/// Writes the secret, which may have changed since the last start.
+fn write_secret(path: &Path, secret: &str) -> Result<(), CommandFailure> {
+    let write = || {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        writeln!(file, "{}", secret.trim_end())
+    };
+    write().map_err(|error| failed(format!("cannot write {}: {error}", path.display())))
 }
 
 fn write_if_absent(
@@ -142,7 +166,7 @@ mod tests {
                         syncLimit=2\nautopurge.snapRetainCount=3\nautopurge.purgeInterval=0\n\
                         maxClientCnxns=60\nstandaloneEnabled=true\nadmin.enableServer=true\n\
                         server.1=localhost:2888:3888;2181\n";
-        assert_eq!(zoo_cfg_of(&of(&[])), expected);
+        assert_eq!(zoo_cfg_of(Path::new("/conf"), &of(&[])), expected);
         let no_file = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
         let parsed = crate::config::parse("zoo.cfg", expected, &[], &no_file);
         let (settings, _) = parsed.expect("is valid");
@@ -157,11 +181,13 @@ mod tests {
             (SERVERS, "server.1=a:2888:3888;2181 server.2=b:2888:3888;2181\n"),
             (WHITELIST, "srvr, ruok"),
             (EXTRA, "reconfigEnabled=true snapCount=7"),
+            (SECRET, "a secret"),
         ];
-        let text = zoo_cfg_of(&of(&variables));
+        let text = zoo_cfg_of(Path::new("/c"), &of(&variables));
         assert!(text.starts_with("dataDir=/d\ndataLogDir=/datalog\ntickTime=3000\n"), "{text}");
         let end = "server.1=a:2888:3888;2181\nserver.2=b:2888:3888;2181\n\
-                   4lw.commands.whitelist=srvr, ruok\nreconfigEnabled=true\nsnapCount=7\n";
+                   4lw.commands.whitelist=srvr, ruok\nquorum.secretFile=/c/quorum.secret\n\
+                   reconfigEnabled=true\nsnapCount=7\n";
         assert!(text.ends_with(end), "{text}");
     }
 

@@ -73,7 +73,8 @@ fn start(file: &Path, out: &mut impl Write) -> Result<(), CommandFailure> {
         not_started(format!("cannot {what} {}: {error}", path.display()))
     };
     let (log, began) = open_output(&output).map_err(|error| cannot("write to", &output, error))?;
-    let mut child = spawn(file, &log).map_err(|error| cannot("run", file, error))?;
+    let mut child = spawn(file, &log)
+        .map_err(|error| not_started(format!("cannot run this program: {error}")))?;
     if let Err(error) = pid_file.write(child.id()) {
         // Nobody could stop the server by this file.
         let _ended = child.kill();

@@ -22,6 +22,7 @@ mod handle;
 mod harness;
 mod hostile_peers;
 mod identity;
+mod life_cycle;
 mod limits;
 mod load;
 mod log_tool;

@@ -235,7 +235,7 @@ fn sighup_does_not_stop_the_server() {
     for _ in 0..2 {
         server.signal("HUP");
     }
-    server.await_line(&[&"INFO", &"SIGHUP: nothing is read anew yet"]);
+    server.await_line(&[&"INFO", &"SIGHUP: read ", &" anew: nothing has changed"]);
     assert_eq!(client.call(create("/after", b"", 0)).0, 0);
     let (status, log) = server.terminate();
     assert_eq!(status.code(), Some(0), "{log}");

@@ -105,6 +105,11 @@ impl FourLetter {
         self.options = options;
     }
 
+    /// These commands are answered from now on.
+    pub(super) fn set_whitelist(&mut self, whitelist: Whitelist) {
+        self.options.whitelist = whitelist;
+    }
+
     /// Clients are accepted here from now on; no host means every address.
     pub fn set_client_address(&mut self, host: Option<&str>, port: u16) {
         self.options.client_host = host.unwrap_or("0.0.0.0").to_owned();
