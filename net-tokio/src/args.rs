@@ -32,6 +32,8 @@ pub(crate) enum Invocation {
     Check(CheckCommand),
     /// Write `zoo.cfg` from the environment variables of the container image, and serve.
     Container,
+    /// Ask a running server why something has happened.
+    Explain(ExplainCommand),
     /// Print the help.
     Help,
     /// Print the version.
@@ -51,6 +53,17 @@ pub(crate) struct LogCommand {
     pub(crate) compare_with: Option<PathBuf>,
 }
 
+/// The parameters of `zabkeeper explain`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExplainCommand {
+    /// Host and port of the admin server.
+    pub(crate) admin: String,
+    /// The name of the question.
+    pub(crate) question: &'static str,
+    /// The session that it is about.
+    pub(crate) id: Option<String>,
+}
+
 pub(crate) const HELP: &str = "\
 A ZooKeeper-compatible coordination service.
 
@@ -65,6 +78,7 @@ Usage: zabkeeper [zoo.cfg]
        zabkeeper cleanup [-n COUNT] [--config FILE]
        zabkeeper check [FILE]
        zabkeeper container
+       zabkeeper explain leader|serving|session ID [--admin HOST:PORT]
 
 Without an argument it serves 127.0.0.1:2181 with its data in ./zabkeeper-data.
 With one it runs what that file says; the keys are those of ZooKeeper.
@@ -89,6 +103,8 @@ unless --timeout says otherwise. `status` prints the mode.
 FILE may be a folder with zoo.cfg; by default it is in ZOOCFGDIR or /etc/zabkeeper.
 `container` writes zoo.cfg from the variables of the image `zookeeper` (ZOO_MY_ID,
 ZOO_SERVERS, ...), unless there is one, and serves.
+`explain` asks the admin server at HOST:PORT (127.0.0.1:8080) why the leader has
+changed, why the server is not serving, or why the session ID has expired.
 
 Options:
   -h, --help     print this
@@ -125,6 +141,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
         Some("initialize") => return scripts::parse_initialize(args).map(Invocation::Initialize),
         Some("cleanup") => return scripts::parse_cleanup(args).map(Invocation::Cleanup),
         Some("check") => return scripts::parse_check(args).map(Invocation::Check),
+        Some("explain") => return parse_explain(args).map(Invocation::Explain),
         _ => {}
     }
     if let Some(extra) = args.next() {
@@ -140,6 +157,31 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
         }
         _ => Ok(Invocation::Serve(Some(PathBuf::from(first)))),
     }
+}
+
+/// Parses the arguments after `zabkeeper explain`.
+fn parse_explain(args: impl Iterator<Item = OsString>) -> Result<ExplainCommand, String> {
+    let usage = "write zabkeeper explain leader, serving, or session ID";
+    let (mut words, mut admin) = (Vec::new(), "127.0.0.1:8080".to_owned());
+    let mut args = args.map(|arg| arg.to_string_lossy().into_owned());
+    while let Some(arg) = args.next() {
+        match &*arg {
+            "--admin" => admin = args.next().ok_or("--admin needs HOST:PORT")?,
+            option if option.starts_with("--") => return Err(format!("unknown option {option}")),
+            _ => words.push(arg),
+        }
+    }
+    let (question, id) = match &words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["leader"] => ("leader", None),
+        ["serving"] => ("serving", None),
+        ["session", id] => ("session", Some((*id).to_owned())),
+        _ => return Err(usage.to_owned()),
+    };
+    let is_number = |id: &String| id.chars().all(|c| c.is_ascii_alphanumeric());
+    if !id.as_ref().is_none_or(is_number) {
+        return Err(format!("{usage}, where ID is a number such as 0x100000ab4560001"));
+    }
+    Ok(ExplainCommand { admin, question, id })
 }
 
 /// Parses the arguments after `zabkeeper log`.

@@ -38,6 +38,7 @@ mod descriptors;
 mod disk;
 mod driver;
 mod event_loop;
+mod explain;
 pub mod facts;
 mod host;
 mod listener;

@@ -17,6 +17,7 @@ use crate::args::{self, Invocation, ServerAction};
 use crate::cli;
 use crate::config::{LogSettings, Settings};
 use crate::descriptors;
+use crate::explain;
 use crate::host::{Changes, Failure, Host, Stop, StopRequests};
 use crate::log_limit::LineLimits;
 use crate::log_tool;
@@ -64,6 +65,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Invocation::Check(command)) => {
             end_of(scripts::check(&command, &mut io::stdout().lock()))
         }
+        Ok(Invocation::Explain(command)) => match explain::explain(&command) {
+            Ok(text) => print(&text),
+            Err(what) => fail(FAILED, &what),
+        },
         Ok(Invocation::Container) => match scripts::prepare() {
             Ok(file) => run_to_the_end(Some(file)),
             Err((status, what)) => fail(status, &what),

@@ -292,4 +292,15 @@ fn page_shows_the_state_of_the_server_and_its_history() {
     let answer = explained["answer"].as_str().expect("a text");
     assert!(answer.contains("is alive"), "{answer}");
     assert_eq!(api(port, "explain?question=nothing", None).0, "400");
+    let admin = format!("127.0.0.1:{port}");
+    let explain = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_zabkeeper"));
+        let output = command.arg("explain").args(words).args(["--admin", &admin]).output();
+        let output = output.expect("it runs");
+        (output.status.code(), String::from_utf8(output.stdout).expect("text"))
+    };
+    assert_eq!(explain(&["serving"]), (Some(0), "this server serves clients\n".to_owned()));
+    let (status, text) = explain(&["session", &opened.session.to_string()]);
+    assert!(status == Some(0) && text.contains("is alive"), "{text}");
+    assert_eq!(explain(&["session", "0x1&x=2"]).0, Some(2));
 }
