@@ -137,7 +137,7 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
         four_letter::cons(&figures),
     ]);
     pairs(&four_letter::conf(&figures), '=');
-    let mntr = four_letter::mntr(&figures);
+    let mntr = four_letter::mntr(&four_letter::samples(&figures));
     let names = pairs(&mntr, '\t');
     assert!(names.iter().all(|name| name.starts_with("zk_")), "{mntr}");
     texts.extend([four_letter::conf(&figures), mntr]);

@@ -2,11 +2,15 @@
 //!
 //! Owns the counting. Must not take decisions.
 
+mod sample;
+
 use std::fmt;
 use std::time::Duration;
 
 use crate::ids::{Instant, SessionId};
 use crate::wire::{ConnectResponse, Reply};
+
+pub use sample::{LineValue, Number, Sample, SampleKey, SampleValue};
 
 /// Counters since the start of the process, or since `srst`.
 #[derive(Clone, Debug, Default)]

@@ -44,6 +44,7 @@ pub use close::ConnCloseReason;
 pub use conn::{ClientLine, ClientUse};
 use four_letter::{FourLetter, FourLetterOptions, Whitelist};
 pub use limits::{ClientLimits, LargeRequests};
+use metrics::Sample;
 pub use note::ClientNote;
 pub use peers::{PeerCloseReason, PeerDial, PeerLine, PeerNote, PeerOptions, Peers};
 pub use recorder::{FlightRecorder, Record};
@@ -284,6 +285,17 @@ impl Driver {
         if let Some(status) = &status {
             self.reports.on_turn_end(status, server, &self.peers, self.stops, now.mono);
         }
+    }
+
+    /// The list of figures that `mntr` prints, whether clients are served or not. `descriptors` are
+    /// those of the process, if the system shows them.
+    pub fn samples(
+        &self,
+        server: &Server,
+        descriptors: Option<four_letter::Descriptors>,
+        now: Instant,
+    ) -> Vec<Sample> {
+        self.four_letter.samples(&self.clients, server, &server.status(), descriptors, now)
     }
 
     /// Passes on a configuration that is logged or has come into force: reports and answers name

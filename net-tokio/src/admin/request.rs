@@ -21,6 +21,7 @@ use zabkeeper_core::driver::admin::{
     AdminAnswer, AdminCommand, AdminCursor, AdminQuestion, AdminReply, AdminRow,
 };
 use zabkeeper_core::driver::four_letter::environment;
+use zabkeeper_core::driver::metrics::{LineValue, Number};
 
 use super::ask::{Asker, Facts};
 use super::history::History;
@@ -137,7 +138,11 @@ impl Responder {
         let Some(AdminReply::Answer(answer, cursor)) = reply else { return no_answer() };
         let mut object = Object::new();
         if let AdminAnswer::Monitor(lines) = &answer {
-            lines.iter().for_each(|(name, value)| number_or_text(&mut object, name, value));
+            lines.iter().for_each(|(name, value)| match value {
+                LineValue::Number(Number::Integer(number)) => object.field(name, number),
+                LineValue::Number(Number::Float(number)) => object.field(name, number),
+                LineValue::Text(text) => object.field(name, text),
+            });
         } else {
             object.fields(&answer);
         }
@@ -305,15 +310,6 @@ fn error(command: &str, what: &str) -> Response<Body> {
 pub(super) fn no_answer() -> Response<Body> {
     let what = "the thread that serves clients has not answered in time\n".to_owned();
     text(StatusCode::SERVICE_UNAVAILABLE, TEXT, what)
-}
-
-/// Adds a value of `mntr`, which is a number or a text.
-fn number_or_text(object: &mut Object, name: &str, value: &str) {
-    match (value.parse::<i64>(), value.parse::<f64>()) {
-        (Ok(number), _) => object.field(name, &number),
-        (Err(_), Ok(number)) => object.field(name, &number),
-        (Err(_), Err(_)) => object.field(name, &value),
-    }
 }
 
 /// What stands in place of a secret.

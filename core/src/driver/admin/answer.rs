@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::driver::metrics::LineValue;
 use crate::ids::{ConnId, SessionId};
 use crate::watch::WatchListing;
 
@@ -74,8 +75,9 @@ pub enum AdminAnswer {
         /// Its host.
         leader_ip: String,
     },
-    /// `monitor`: lines of `mntr` without their prefix.
-    Monitor(Vec<(String, String)>),
+    /// `monitor`: lines of `mntr` without their prefix. The host makes fields of them.
+    #[serde(skip)]
+    Monitor(Vec<(String, LineValue)>),
     /// `observers`.
     Observers {
         /// How many have this server's history.

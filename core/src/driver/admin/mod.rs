@@ -13,8 +13,8 @@ mod tests;
 use std::fmt;
 
 use super::explain::{Explained, Question};
-use super::four_letter::{Descriptors, DiskUse, Figures, mntr};
-use super::metrics::{ConnStats, Sizes, letters};
+use super::four_letter::{Descriptors, DiskUse, Figures};
+use super::metrics::{ConnStats, Sample as MetricSample, Sizes, letters};
 use super::recorder::Record;
 use super::{ClientLine, Driver};
 use crate::error::ErrorCode;
@@ -332,17 +332,10 @@ impl Driver {
         facts: AdminFacts,
         now: Now,
     ) -> AdminAnswer {
-        let text = mntr(&Figures {
-            descriptors: facts.descriptors,
-            progress: server.progress(now.mono),
-            pending_reconfig: server.pending_reconfig(now.mono),
-            ..self.four_letter.figures(&self.clients, status, now.mono)
-        });
-        let line = |line: &str| {
-            let (name, value) = line.split_once('\t')?;
-            Some((name.strip_prefix("zk_")?.to_owned(), value.to_owned()))
-        };
-        AdminAnswer::Monitor(text.lines().filter_map(line).collect())
+        let descriptors = facts.descriptors;
+        let samples =
+            self.four_letter.samples(&self.clients, server, status, descriptors, now.mono);
+        AdminAnswer::Monitor(samples.iter().flat_map(MetricSample::lines).collect())
     }
 
     /// The members of the ensemble as `conf` shows them; `None` for a standalone server.

@@ -12,6 +12,7 @@ mod conns;
 pub mod date;
 mod listing;
 mod options;
+mod samples;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Clients;
+use super::metrics::Sample;
 use crate::config::Config;
 use crate::ids::{ConnId, Instant, ServerId};
 use crate::io::{Now, Outbox};
@@ -36,6 +38,7 @@ pub use options::{
     Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions, HostFacts, HostQuery,
     PART_LINES, Whitelist,
 };
+pub use samples::samples;
 pub use text::{
     Figures, NOT_SERVING, conf, cons, dirs, envi, environment, mntr, refused, srvr, stat,
 };
@@ -303,12 +306,7 @@ impl FourLetter {
                 return Step::Query(HostQuery::DiskUse);
             }
             (FourLetterCommand::Mntr, Some(HostFacts::Descriptors(descriptors))) => {
-                mntr(&Figures {
-                    descriptors: *descriptors,
-                    progress: server.progress(now.mono),
-                    pending_reconfig: server.pending_reconfig(now.mono),
-                    ..figures(clients)
-                })
+                mntr(&self.samples(clients, server, status, *descriptors, now.mono))
             }
             (FourLetterCommand::Mntr, _) => return Step::Query(HostQuery::Descriptors),
             (FourLetterCommand::Cons, _) => {
@@ -349,6 +347,23 @@ impl FourLetter {
                 | FourLetterCommand::Isro,
                 _,
             ) => unreachable!("{} is answered elsewhere", pending.command.name()),
+        })
+    }
+
+    /// The list of figures that `mntr` prints.
+    pub(super) fn samples(
+        &self,
+        clients: &Clients,
+        server: &Server,
+        status: &Status,
+        descriptors: Option<Descriptors>,
+        now: Instant,
+    ) -> Vec<Sample> {
+        samples(&Figures {
+            descriptors,
+            progress: server.progress(now),
+            pending_reconfig: server.pending_reconfig(now),
+            ..self.figures(clients, status, now)
         })
     }
 

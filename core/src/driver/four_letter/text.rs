@@ -3,11 +3,11 @@
 //! Owns their lines, which are ZooKeeper 3.9's as far as the figures exist here. Must not collect
 //! the figures.
 
-use std::fmt::{Display, Write};
+use std::fmt::Write;
 use std::time::Duration;
 
 use super::super::ClientLine;
-use super::super::metrics::Metrics;
+use super::super::metrics::{Metrics, Sample};
 use super::conns;
 use super::options::{Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions};
 use crate::config::Config;
@@ -69,7 +69,7 @@ impl Figures<'_> {
     }
 }
 
-fn mode(status: &Status) -> &'static str {
+pub(super) fn mode(status: &Status) -> &'static str {
     match status.mode {
         Mode::Looking => "looking",
         Mode::ReadOnly => "read-only",
@@ -250,108 +250,11 @@ pub fn environment(options: &FourLetterOptions, env: &Environment) -> Vec<(&'sta
     entries.map(|(name, value)| (name, value.unwrap_or("<NA>").to_owned())).into()
 }
 
-/// The answer to `mntr` (FLW-16): in ZooKeeper's order, without the metrics that have no meaning
-/// here.
-pub fn mntr(figures: &Figures<'_>) -> String {
-    let Figures { status, metrics, .. } = figures;
-    let latency = &metrics.latency;
+/// The answer to `mntr` (FLW-16).
+pub fn mntr(samples: &[Sample]) -> String {
     let mut text = String::new();
-    let mut line = |name: &str, value: &dyn Display| {
+    for (name, value) in samples.iter().flat_map(Sample::lines) {
         let _infallible = writeln!(text, "zk_{name}\t{value}");
-    };
-    let leads = status.mode == Mode::Leader;
-    let [last_size, min_size, max_size] = metrics.proposals.last_min_max();
-    line("version", &figures.options.version_text());
-    line("server_state", &mode(status));
-    match status.mode {
-        Mode::Leader => line("peer_state", &"leading - broadcast"),
-        Mode::Follower => line("peer_state", &"following - broadcast"),
-        Mode::Observer => line("peer_state", &"observing - broadcast"),
-        Mode::Looking | Mode::ReadOnly | Mode::Standalone => {}
-    }
-    line("ephemerals_count", &status.ephemerals);
-    line("num_alive_connections", &figures.connections);
-    line("avg_latency", &format_args!("{:?}", latency.mean_ms()));
-    if leads {
-        line("min_proposal_size", &min_size);
-    }
-    line("outstanding_requests", &metrics.load.requests);
-    line("znode_count", &status.nodes);
-    line("global_sessions", &status.sessions);
-    line("packets_sent", &metrics.sent);
-    line("packets_received", &metrics.received);
-    if leads {
-        line("max_proposal_size", &max_size);
-        line("synced_followers", &status.synced_followers);
-    }
-    let probability = f64::from(figures.drop_probability) / 1e6;
-    line("connection_drop_probability", &format_args!("{probability:?}"));
-    line("watch_count", &status.watches);
-    if leads {
-        line("synced_non_voting_followers", &0);
-        line("synced_observers", &status.synced_observers);
-    }
-    line("min_latency", &latency.min_ms());
-    if let Some(descriptors) = &figures.descriptors {
-        line("max_file_descriptor_count", &descriptors.limit);
-    }
-    line("approximate_data_size", &status.data_bytes);
-    if let Some(descriptors) = &figures.descriptors {
-        line("open_file_descriptor_count", &descriptors.open);
-    }
-    if leads {
-        line("last_proposal_size", &last_size);
-        line("pending_syncs", &status.pending_syncs);
-        line("leader_uptime", &figures.leader_uptime.as_millis());
-    }
-    line("local_sessions", &status.local_sessions);
-    line("uptime", &figures.uptime.as_millis());
-    line("max_latency", &latency.max_ms());
-    if leads {
-        line("learners", &status.learners);
-    }
-    if let Some(ensemble) = &figures.options.ensemble {
-        line("quorum_size", &ensemble.voters);
-    }
-    line("connection_rejected", &metrics.rejected);
-    line("sessionless_connections_expired", &metrics.sessionless);
-    line("bytes_received_count", &metrics.bytes_received);
-    line("proposal_count", &metrics.proposals.count());
-    line("large_requests_rejected", &metrics.large_rejected);
-    line("connection_request_count", &metrics.handshakes);
-    if leads {
-        text += &progress(figures);
-    }
-    text
-}
-
-/// The lines of `mntr` that ZooKeeper does not have: how far the other servers are, and what a
-/// reconfiguration waits for. What the leader does not know is -1.
-fn progress(figures: &Figures<'_>) -> String {
-    let mut text = String::new();
-    let mut line = |name: &dyn Display, value: &dyn Display| {
-        let _infallible = writeln!(text, "zk_{name}\t{value}");
-    };
-    let others = figures.progress.iter().filter(|server| server.server != figures.status.id);
-    for ServerProgress { server, behind, lag, .. } in others {
-        let count = behind.map_or(-1, |count| i64::try_from(count).unwrap_or(i64::MAX));
-        line(&format_args!("learner_lag_txns_{server}"), &count);
-        let lag = if behind.is_some() { lag.as_millis().to_string() } else { "-1".to_owned() };
-        line(&format_args!("learner_lag_ms_{server}"), &lag);
-    }
-    if figures.config.reconfig.is_none() {
-        return text;
-    }
-    let pending = figures.pending_reconfig.as_ref();
-    line(&"reconfig_in_progress", &u8::from(pending.is_some()));
-    if let Some(PendingReconfig { version, waited, missing_old, missing_new }) = pending {
-        line(&"reconfig_version", &format_args!("{:x}", version.0));
-        line(&"reconfig_wait_ms", &waited.as_millis());
-        for (name, missing) in [("old", missing_old), ("new", missing_new)] {
-            let ids: Vec<String> = missing.iter().map(|of| of.server.to_string()).collect();
-            let ids = if ids.is_empty() { "none".to_owned() } else { ids.join(",") };
-            line(&format_args!("reconfig_missing_{name}_voters"), &ids);
-        }
     }
     text
 }

@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 
 use super::super::conns::{Dump, Pairs, dump_connections, dump_sessions, watch_summary};
 use super::super::options::EnsembleInfo;
+use super::super::samples::samples;
 use super::*;
 use crate::config::ReconfigOptions;
 use crate::driver::metrics::{ConnStats, Load, Metrics, Served};
@@ -28,6 +29,10 @@ fn check(text: fn(&Figures<'_>) -> String) -> String {
 
 fn check_in_ensemble(text: fn(&Figures<'_>) -> String, mode: Mode) -> String {
     check_in(ensemble(), text, &status(mode))
+}
+
+fn mntr_text(figures: &Figures<'_>) -> String {
+    mntr(&samples(figures))
 }
 
 fn standalone() -> Settings {
@@ -222,7 +227,7 @@ fn ensemble_server_prints_its_membership_and_role() {
         assert!(srvr.contains(&format!("\nMode: {name}\n")), "{srvr}");
         let sizes = srvr.ends_with("Node count: 13\nProposal sizes last/min/max: 32/32/48\n");
         assert_eq!(sizes, mode == Mode::Leader, "{srvr}");
-        let mntr = check_in_ensemble(mntr, mode);
+        let mntr = check_in_ensemble(mntr_text, mode);
         let lines = format!("\nzk_server_state\t{name}\nzk_peer_state\t{state}\n");
         assert!(mntr.contains(&lines) && mntr.contains("\nzk_quorum_size\t3\n"), "{mntr}");
     }
@@ -237,7 +242,7 @@ fn read_only_server_says_so_behind_its_version() {
     assert!(srvr.contains("\nMode: read-only\n"), "{srvr}");
     let stat = check_in_ensemble(stat, Mode::ReadOnly);
     assert!(stat.contains(&format!("{line}Clients:\n")), "{stat}");
-    let mntr = check_in_ensemble(mntr, Mode::ReadOnly);
+    let mntr = check_in_ensemble(mntr_text, Mode::ReadOnly);
     let next = "\nzk_server_state\tread-only\nzk_ephemerals_count\t";
     assert!(mntr.contains(next), "no peer state: {mntr}");
 }
@@ -269,9 +274,9 @@ fn mntr_has_the_lines_of_zookeeper_in_its_order() {
         [(Mode::Leader, "leader"), (Mode::Follower, "follower"), (Mode::Standalone, "standalone")]
     {
         let text = match mode {
-            Mode::Standalone => check(mntr),
+            Mode::Standalone => check(mntr_text),
             Mode::Leader | Mode::Follower | Mode::Observer | Mode::Looking | Mode::ReadOnly => {
-                check_in_ensemble(mntr, mode)
+                check_in_ensemble(mntr_text, mode)
             }
         };
         let mut theirs = recorded.lines().filter(|line| line.split(' ').any(|word| word == state));
@@ -295,7 +300,7 @@ fn mntr_has_the_lines_of_zookeeper_in_its_order() {
 /// transactions have another encoding here.
 #[test]
 fn leader_prints_its_own_figures() {
-    let text = check_in_ensemble(mntr, Mode::Leader);
+    let text = check_in_ensemble(mntr_text, Mode::Leader);
     for line in [
         "zk_min_proposal_size\t32",
         "zk_max_proposal_size\t48",
@@ -427,13 +432,13 @@ fn watches_are_listed_by_connection_and_by_path() {
 /// FLW-16.
 #[test]
 fn mntr_prints_the_metrics() {
-    insta::assert_snapshot!(check(mntr));
+    insta::assert_snapshot!(check(mntr_text));
 }
 
 /// FLW-16.
 #[test]
 fn leader_prints_how_far_the_others_are_and_what_a_reconfiguration_waits_for() {
-    let text = check_in_ensemble(mntr, Mode::Leader);
+    let text = check_in_ensemble(mntr_text, Mode::Leader);
     let lags = "zk_learner_lag_txns_2\t12\nzk_learner_lag_ms_2\t340\n\
                 zk_learner_lag_txns_3\t-1\nzk_learner_lag_ms_3\t-1\n";
     assert!(text.ends_with(lags), "without reconfigEnabled nothing follows: {text}");
@@ -441,7 +446,7 @@ fn leader_prints_how_far_the_others_are_and_what_a_reconfiguration_waits_for() {
     let lines = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2";
     let initial = EnsembleConfig::parse(lines).expect("valid");
     config.reconfig = Some(ReconfigOptions { initial, single_voter: false, multi_address: false });
-    let text = check_in((config, options), mntr, &status(Mode::Leader));
+    let text = check_in((config, options), mntr_text, &status(Mode::Leader));
     let waits = "zk_reconfig_in_progress\t1\nzk_reconfig_version\t20000000a\n\
                  zk_reconfig_wait_ms\t6500\nzk_reconfig_missing_old_voters\tnone\n\
                  zk_reconfig_missing_new_voters\t2,3\n";
