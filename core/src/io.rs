@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::TooMany;
 use crate::ids::{ConnId, Instant, LinkId, ServerId, WallMs};
+use crate::measure::Measure;
 use crate::notice::Notice;
 use crate::peer::{LinkCloseReason, NotedConfigs, Notification, PeerMessage};
 use crate::store::{DiskCommand, DiskEvent};
@@ -138,6 +139,8 @@ pub struct Outbox {
     pub notices: Vec<Notice>,
     /// The code branches that steps have taken, for tests and the simulator.
     pub marks: Marks,
+    /// Facts for the metrics, which the driver counts and drops.
+    pub measures: Vec<Measure>,
     /// Units of work of the steps so far. One unit is about one node visited, one record made or
     /// sent, one path looked up, or one KiB copied; each step adds one. The driver ends its turn
     /// after a limit, and resets the count.

@@ -76,6 +76,7 @@ mod ids;
 pub mod io;
 mod log;
 mod mark;
+pub mod measure;
 mod membership;
 mod notice;
 mod offline;

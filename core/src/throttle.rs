@@ -147,6 +147,11 @@ impl ConnectThrottle {
         enough
     }
 
+    /// Tokens that the bucket lacks.
+    pub fn deficit(&self) -> u64 {
+        self.capacity - self.tokens
+    }
+
     /// The current probability of a random drop, in millionths.
     pub fn drop_probability(&self) -> u32 {
         self.drop

@@ -225,6 +225,14 @@ impl Txn {
     }
 }
 
+impl Txn {
+    /// The time of an encoded transaction; `None` if it is not one.
+    pub(crate) fn time_of(entry: &Entry) -> Option<WallMs> {
+        let head = postcard::take_from_bytes::<(Zxid, SessionId, WallMs)>(&entry.bytes);
+        head.ok().map(|((_, _, time), _)| time)
+    }
+}
+
 impl fmt::Display for Txn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.zxid, self.session, self.op)

@@ -123,6 +123,8 @@ fn answers(settings: &Settings, source: &mut Source<'_>) -> Vec<String> {
         metrics: &metrics,
         connections: clients.len(),
         clients,
+        event_bytes: 0,
+        now: now.mono,
         uptime,
         leader_uptime: uptime,
         progress: Vec::new(),

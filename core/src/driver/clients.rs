@@ -342,6 +342,11 @@ impl Clients {
         self.conns.len()
     }
 
+    /// Bytes of events that are queued for clients.
+    pub(super) fn event_bytes(&self) -> u64 {
+        self.conns.values().map(|conn| conn.output.event_bytes()).sum()
+    }
+
     /// The next connection that is not read and whose client has taken output: the core is to
     /// receive a heartbeat for it.
     pub(super) fn next_heartbeat(&mut self) -> Option<ConnId> {
@@ -425,6 +430,8 @@ impl Clients {
             let mut shuts = false;
             while let Some((_, command)) = commands.next_if(|(next, _)| *next == id) {
                 let Some(conn) = conn.as_deref_mut().filter(|conn| !conn.is_closed()) else {
+                    let is_reply = matches!(command, ClientCommand::Reply(_));
+                    self.common.metrics.traffic.stale_replies += u64::from(is_reply);
                     continue;
                 };
                 match command {
@@ -533,6 +540,8 @@ impl Clients {
             conn.phase = Phase::Closed { graceful: false };
             return self.common.changed.push(id);
         }
+        let dropped = conn.phase == Phase::Open && why.is_drop();
+        self.common.metrics.traffic.dropped += u64::from(dropped);
         conn.close.get_or_insert(why);
         self.end(id, false);
     }

@@ -56,6 +56,24 @@ pub enum ConnCloseReason {
 }
 
 impl ConnCloseReason {
+    /// Has the client ended the connection, or the network?
+    pub(super) fn is_drop(&self) -> bool {
+        match self {
+            ConnCloseReason::ByClient
+            | ConnCloseReason::WithinFrame
+            | ConnCloseReason::Broken(_) => true,
+            ConnCloseReason::ByServer
+            | ConnCloseReason::Sessionless(_)
+            | ConnCloseReason::Throttled
+            | ConnCloseReason::Stale { .. }
+            | ConnCloseReason::TooLarge { .. }
+            | ConnCloseReason::Malformed(_)
+            | ConnCloseReason::Unfinished(_)
+            | ConnCloseReason::Events { .. }
+            | ConnCloseReason::Answers { .. } => false,
+        }
+    }
+
     /// A short name for the log, if the client caused the end and the operator should know.
     pub fn fault(&self) -> Option<&'static str> {
         match self {

@@ -109,13 +109,15 @@ pub(super) enum Phase {
     Closed { graceful: bool },
 }
 
-/// Requests that were read at the same time.
+/// Requests of one kind that were read at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) at: Instant,
     pub(super) requests: u32,
     /// Bytes, if it is one large request (THR-04).
     pub(super) large: u32,
+    /// Do they become transactions?
+    pub(super) writes: bool,
 }
 
 /// How urgently queued output has to leave.
@@ -159,6 +161,11 @@ pub struct ClientLine {
     pub heard: Instant,
     /// Its counters.
     pub stats: ConnStats,
+}
+
+/// Bytes of a message without the length of its frame, as ZooKeeper counts them.
+fn in_frame(bytes: usize) -> u64 {
+    bytes.saturating_sub(4) as u64
 }
 
 impl Conn {
@@ -297,20 +304,20 @@ impl Conn {
         self.arrivals.push_back(arrival);
     }
 
-    /// Removes one request from the counts; returns when it was read. Replies need not come in the
+    /// Removes one request from the counts; returns its arrival. Replies need not come in the
     /// order of requests (a refused auth overtakes a write), so the time of a single one can be
     /// wrong; the sum is right.
-    fn answered(&mut self, load: &mut Load) -> Option<Instant> {
+    fn answered(&mut self, load: &mut Load) -> Option<Arrival> {
         let arrival = self.arrivals.front_mut()?;
         self.unanswered -= 1;
         load.requests -= 1;
-        let at = arrival.at;
+        let answered = *arrival;
         arrival.requests -= 1;
         if arrival.requests == 0 {
             load.large_bytes -= u64::from(arrival.large);
             self.arrivals.pop_front();
         }
-        Some(at)
+        Some(answered)
     }
 
     /// Removes the connection's requests from the load: they will not be answered any more.
@@ -336,7 +343,7 @@ impl Conn {
                     let new = arrival.requests > 0;
                     self.stats.connected(new, arrival.at, now);
                     if new {
-                        metrics.latency.add(now.since(arrival.at));
+                        metrics.answered(true, arrival.at, now);
                     }
                 }
                 (bytes, Due::Answered)
@@ -344,18 +351,23 @@ impl Conn {
             // Events without a zxid are the result of setWatches: they have no bound, so that a
             // client that has missed many events can receive them.
             ClientCommand::Event(event) if event.zxid.is_none() => {
-                (self.output.add(|out| event.encode(out)), Due::Notified)
+                let bytes = self.output.add(|out| event.encode(out));
+                metrics.traffic.watch_bytes += in_frame(bytes);
+                (bytes, Due::Notified)
             }
             ClientCommand::Event(event) => {
-                (self.output.add_event(|out| event.encode(out)), Due::Notified)
+                let bytes = self.output.add_event(|out| event.encode(out));
+                metrics.traffic.watch_bytes += in_frame(bytes);
+                (bytes, Due::Notified)
             }
             ClientCommand::Reply(reply) => {
                 let bytes = self.output.add(|out| reply.encode(out));
                 let arrival = self.answered(&mut metrics.load);
                 if let Some(arrival) = arrival {
-                    metrics.latency.add(now.since(arrival));
+                    metrics.answered(arrival.writes, arrival.at, now);
                 }
-                self.stats.replied(reply, arrival, now);
+                metrics.traffic.count_reply(reply, in_frame(bytes));
+                self.stats.replied(reply, arrival.map(|arrival| arrival.at), now);
                 (bytes, Due::Answered)
             }
             ClientCommand::Close | ClientCommand::Complaint(_) => return None,

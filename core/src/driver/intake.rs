@@ -153,17 +153,19 @@ impl Conn {
             (false, _) => Handshake::Renew,
         };
         let admitted = common.throttle.admit(handshake, now);
+        common.metrics.traffic.token_deficit.add(common.throttle.deficit(), now);
         common.notes.push(ClientNote::Handshake(self.id, handshake, admitted));
         if !admitted {
             common.metrics.rejected += 1;
             return Err(ConnCloseReason::Throttled);
         }
         common.metrics.handshakes += 1;
+        common.metrics.traffic.revalidations += u64::from(!new);
         let granted_ms = common.config.negotiate(request.timeout_ms);
         self.session_timeout = Duration::from_millis(granted_ms.into());
         self.unfinished = Unfinished::new(self.session_timeout);
         self.heard = now;
-        self.handshake = Some(Arrival { at: now, requests: u32::from(new), large: 0 });
+        self.handshake = Some(Arrival { at: now, requests: u32::from(new), large: 0, writes: new });
         self.phase = Phase::Open;
         let ids = std::mem::take(&mut self.ids);
         common.queue.push(self.id, ClientEvent::Opened(request, ids));
@@ -181,8 +183,9 @@ impl Conn {
             }
             return Ok(());
         }
-        // Small requests that were read together, and the operation of the last.
-        let (mut small, mut last) = (Arrival { at: now, requests: 0, large: 0 }, 0);
+        // Small requests of one kind that were read together, and the operation of the last.
+        let mut small = Arrival { at: now, requests: 0, large: 0, writes: false };
+        let mut last = 0;
         let (mut taken, mut read) = (0, Ok(()));
         while taken < window {
             let (request, large) = match self.read_request(common, now) {
@@ -195,15 +198,21 @@ impl Conn {
                 }
             };
             taken += 1;
-            let op = request.request.op();
+            let (op, writes) = (request.request.op(), request.request.is_write());
             common.queue.push(self.id, ClientEvent::Request(request));
             let load = &mut common.metrics.load;
             match large {
-                None => (small.requests, last) = (small.requests + 1, op),
+                None => {
+                    if small.writes != writes {
+                        self.arrived(small, last, load);
+                        (small.requests, small.writes) = (0, writes);
+                    }
+                    (small.requests, last) = (small.requests + 1, op);
+                }
                 Some(large) => {
                     self.arrived(small, last, load);
                     small.requests = 0;
-                    self.arrived(Arrival { at: now, requests: 1, large }, op, load);
+                    self.arrived(Arrival { at: now, requests: 1, large, writes }, op, load);
                 }
             }
         }
@@ -251,6 +260,7 @@ impl Conn {
         if blocked_by_others && !self.paused {
             let under_way = common.metrics.load.requests;
             common.notes.push(ClientNote::Overloaded { under_way });
+            common.metrics.traffic.throttle_waits += 1;
         }
         if blocked_by_others
             && self.unanswered == 0
@@ -314,13 +324,17 @@ impl Conn {
             return Ok(frame);
         }
         let (waited, timeout) = (now.since(since), self.session_timeout);
+        let traffic = &mut common.metrics.traffic;
+        traffic.throttle_time.add_time(waited, now);
         if common.limits.drop_stale && waited > timeout {
+            traffic.stale_requests += 1;
             return Err(ConnCloseReason::Stale { waited, timeout });
         }
         match common.limits.op_wait_max {
             Some(op_wait_max)
                 if waited > op_wait_max && !matches!(frame.request, Request::Ping) =>
             {
+                traffic.throttled_ops += 1;
                 common.notes.push(ClientNote::OpWaitedTooLong { waited, op_wait_max });
                 let request = Request::Throttled { op: frame.request.op() };
                 Ok(RequestFrame { xid: frame.xid, request })

@@ -2,7 +2,9 @@
 //!
 //! Owns the counting. Must not take decisions.
 
+mod groups;
 mod sample;
+mod summary;
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +12,9 @@ use std::time::Duration;
 use crate::ids::{Instant, SessionId};
 use crate::wire::{ConnectResponse, Reply};
 
-pub use sample::{LineValue, Number, Sample, SampleKey, SampleValue};
+pub use groups::{EnsembleMetrics, Fired, LogWrite, Namespaces, Startup, StorageMetrics, Traffic};
+pub use sample::{Detail, LineValue, Number, Sample, SampleKey, SampleValue, SummaryValue, Unit};
+pub use summary::{QUANTILES, Summary, Totals};
 
 /// Counters since the start of the process, or since `srst`.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +39,16 @@ pub struct Metrics {
     pub responses: Sizes,
     /// Of a leader: sizes of its proposals, in bytes.
     pub proposals: Sizes,
+    /// More about requests and connections.
+    pub traffic: Traffic,
+    /// Roles, synchronization, proposals.
+    pub ensemble: EnsembleMetrics,
+    /// The store.
+    pub storage: StorageMetrics,
+    /// Bytes that clients of this server have read.
+    pub reads: Namespaces,
+    /// Bytes that transactions have written.
+    pub writes: Namespaces,
     /// Requests that are outstanding now.
     pub load: Load,
 }
@@ -96,9 +110,20 @@ pub struct Served {
 }
 
 impl Metrics {
+    /// Counts an answer to a request that was read at `arrival`; `write`: is it a transaction?
+    pub(super) fn answered(&mut self, write: bool, arrival: Instant, now: Instant) {
+        let taken = now.since(arrival);
+        self.latency.add(taken);
+        let traffic = &mut self.traffic;
+        let summary = if write { &mut traffic.updates } else { &mut traffic.reads };
+        summary.add_time(taken, now);
+    }
+
     /// Resets the counters, for `srst`.
     pub fn reset(&mut self) {
-        *self = Metrics { load: self.load, ..Metrics::default() };
+        let last_snapshot = self.storage.last_snapshot;
+        let storage = StorageMetrics { last_snapshot, ..StorageMetrics::default() };
+        *self = Metrics { load: self.load, storage, ..Metrics::default() };
     }
 }
 

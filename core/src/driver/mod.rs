@@ -16,6 +16,7 @@ mod flush;
 pub mod four_letter;
 mod intake;
 mod limits;
+mod meter;
 pub mod metrics;
 mod note;
 mod output;
@@ -44,6 +45,7 @@ pub use close::ConnCloseReason;
 pub use conn::{ClientLine, ClientUse};
 use four_letter::{FourLetter, FourLetterOptions, Whitelist};
 pub use limits::{ClientLimits, LargeRequests};
+use meter::Meter;
 use metrics::Sample;
 pub use note::ClientNote;
 pub use peers::{PeerCloseReason, PeerDial, PeerLine, PeerNote, PeerOptions, Peers};
@@ -73,6 +75,7 @@ pub struct Driver {
     pub four_letter: FourLetter,
     /// Lines for the operator's log.
     pub reports: Reports,
+    meter: Meter,
     is_ensemble: bool,
     /// The versions of the configuration in force and of the newest one that the parts of the
     /// driver know.
@@ -133,6 +136,7 @@ impl Driver {
             clients: Clients::new(Arc::clone(&config), limits, seed, now),
             four_letter: FourLetter::new(Arc::clone(&config), now),
             reports: Reports::new(&config),
+            meter: Meter::new(now),
             peers: Peers::new(config, peers),
             limits: turn,
             disk: VecDeque::new(),
@@ -204,6 +208,7 @@ impl Driver {
     /// each input to [`Server::step`], and calls [`Driver::deliver`].
     pub fn begin_turn(&mut self, now: Now) {
         self.turn = Turn::default();
+        self.meter.begin_turn(now);
         self.clients.begin_turn(now.mono);
         self.peers.begin_turn(now.mono);
     }
@@ -212,6 +217,12 @@ impl Driver {
     /// is: completions of the disk, a bounded number of inputs of servers and then of clients, the
     /// deadline of the server. The bounds keep clients from starving the others.
     pub fn next_input(&mut self, now: Now, server: &Server, cost: u64) -> Option<Input> {
+        let input = self.take_input(now, server, cost)?;
+        self.meter.on_input(&input, self.clients.metrics_mut());
+        Some(input)
+    }
+
+    fn take_input(&mut self, now: Now, server: &Server, cost: u64) -> Option<Input> {
         let Turn { stage, .. } = self.turn;
         self.turn.spent += cost;
         if let Some(permits) = self.oracle.take() {
@@ -258,10 +269,10 @@ impl Driver {
         std::mem::take(&mut self.sends_stop).then_some(Input::Stop)
     }
 
-    /// Counts what a leader proposes in this turn, and reports the core's notices. The host calls
+    /// Counts what the core has done in this turn, and reports the core's notices. The host calls
     /// it before it takes the commands for the disk and clears notices and marks.
     pub fn observe(&mut self, out: &Outbox) {
-        self.four_letter.count_proposals(&mut self.clients, out);
+        self.meter.on_outbox(out, self.clients.metrics_mut());
         self.reports.on_outbox(out, &self.clients);
     }
 
@@ -271,6 +282,7 @@ impl Driver {
     /// [`FourLetter::next_query`].
     pub fn deliver(&mut self, now: Now, server: &Server, out: &mut Outbox) {
         let reads = server.pressure() == Pressure::Accept && !self.stops;
+        out.measures.clear();
         self.clients.deliver(&mut out.clients, reads, now.mono);
         self.follow_config(server);
         self.peers.set_ensemble(server.ensemble_id());
@@ -280,6 +292,7 @@ impl Driver {
         let status = self.is_ensemble.then(|| server.status());
         if let Some(status) = &status {
             self.four_letter.note_role(status, now.mono);
+            self.meter.on_turn_end(status, self.clients.metrics_mut());
         }
         self.four_letter.answer(&mut self.clients, server, now);
         if let Some(status) = &status {

@@ -36,6 +36,7 @@ use crate::config::Config;
 use crate::cx::Cx;
 use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::{ClientCommand, Mark};
+use crate::measure::Measure;
 use crate::notice::Notice;
 use crate::peer::SessionKind;
 use crate::replica::Replica;
@@ -215,6 +216,7 @@ impl Front {
         }
         if !self.conns.is_empty() {
             cx.mark(Mark::ConnHeldTooLong);
+            cx.out.measures.push(Measure::ClosedWithoutLeader(self.conns.len()));
         }
         self.close_all(replica, cx);
     }

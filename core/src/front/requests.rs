@@ -17,6 +17,7 @@ use crate::cx::Cx;
 use crate::error::ErrorCode;
 use crate::ids::{ConnId, SessionId, Zxid};
 use crate::io::{ClientCommand, Mark};
+use crate::measure::ReadOf;
 use crate::replica::{Applied, Fired, Replica};
 use crate::txn::{Origin, Txn, TxnOp};
 use crate::wire::{
@@ -290,13 +291,17 @@ impl Front {
         let context = ReadContext { conn, session, who, room, membership };
         let readable = !matches!(request, Request::Undecodable { .. } | Request::NoPath { .. });
         let removes = matches!(request, Request::Watches { remove: true, .. });
+        let read = ReadOf::new(&request);
         let result = read::answer(tree, watches, &context, request);
         if removes {
             let found = result.is_ok();
             cx.mark(if found { Mark::WatchRemoved } else { Mark::WatchMissing });
         }
         match &result {
-            Ok(body) => cx.spend(cost::of_answer(body)),
+            Ok(body) => {
+                cx.spend(cost::of_answer(body));
+                read.measure(body, &mut cx.out.measures);
+            }
             Err(ErrorCode::Marshalling) if readable => {
                 // The read has visited the data before it failed.
                 cx.spend(cost::of_bytes(room));

@@ -29,6 +29,8 @@ pub(crate) struct Effects {
     pub(crate) stats: Vec<Stat>,
     /// The watch events to send, in order.
     pub(crate) fired: Vec<Fired>,
+    /// Ephemeral nodes deleted because their session has ended.
+    pub(crate) ephemerals_deleted: usize,
     /// Units of work spent; see [`Outbox`](crate::Outbox).
     pub(crate) units: u64,
 }
@@ -138,6 +140,7 @@ impl Replica {
                 let ephemerals = self.tree.ephemerals(txn.session, "").map(str::to_owned);
                 for path in Vec::from_iter(ephemerals) {
                     self.delete(&path, txn.zxid, effects)?;
+                    effects.ephemerals_deleted += 1;
                 }
                 self.sessions.close(txn.session)?;
             }

@@ -10,6 +10,7 @@ use crate::cx::Cx;
 use crate::front::{FrontEffect, PendingRequest, Resubmit, Resumed};
 use crate::ids::{ConnId, Instant, SessionId};
 use crate::io::{ClientEvent, Mark, Pressure};
+use crate::measure::{Measure, measure_writes};
 use crate::replica::Applied;
 use crate::txn::Origin;
 use crate::wire::{ConnectRequest, RequestFrame};
@@ -205,6 +206,10 @@ impl Server {
     /// A transaction has been applied: clients get its events and its reply.
     pub(super) fn on_applied(&mut self, applied: Applied, cx: &mut Cx<'_>) {
         let serves = self.serves();
+        if serves {
+            // What is applied before is history, however long.
+            measure_applied(&applied, &mut cx.out.measures);
+        }
         let effect = self.front.on_applied(applied, serves, &mut self.replica, cx);
         self.apply_front_effect(effect, cx);
     }
@@ -316,5 +321,15 @@ impl Server {
             return false;
         }
         self.serves()
+    }
+}
+
+fn measure_applied(applied: &Applied, measures: &mut Vec<Measure>) {
+    let Applied { txn, effects } = applied;
+    measures.push(Measure::Applied(txn.time));
+    measure_writes(&txn.op, measures);
+    measures.extend(effects.fired.iter().map(|of| Measure::Fired(of.event, of.conns.len())));
+    if effects.ephemerals_deleted > 0 {
+        measures.push(Measure::EphemeralsDeleted(effects.ephemerals_deleted));
     }
 }

@@ -1,5 +1,6 @@
 //! Code rules for the whole workspace that no compiler checks.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -351,9 +352,9 @@ fn every_edge_case_has_a_test_that_names_it() {
 
 /// Ids such as `FLW-03`: capitals, then a number, which `N` marks as negative.
 fn row_ids(text: &str) -> impl Iterator<Item = &str> {
-    const FAMILIES: [&str; 21] = [
-        "ACL", "CLI", "CLIENT", "CONF", "CONS", "DATA", "ERR", "FLE", "FLW", "HS", "MULTI", "OP",
-        "QV", "REC", "RO", "SESS", "STAT", "THR", "WATCH", "WIRE", "ZAB",
+    const FAMILIES: [&str; 22] = [
+        "ACL", "CLI", "CLIENT", "CONF", "CONS", "DATA", "ERR", "FLE", "FLW", "HS", "METRIC",
+        "MULTI", "OP", "QV", "REC", "RO", "SESS", "STAT", "THR", "WATCH", "WIRE", "ZAB",
     ];
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|word| {
         word.split_once('-').is_some_and(|(family, number)| {
@@ -381,4 +382,39 @@ fn every_row_id_in_the_code_is_in_the_compatibility_page() {
         missing.is_empty(),
         "no row of docs/compatibility.md says what these are: {missing:#?}"
     );
+}
+
+/// METRIC-02, METRIC-04 to METRIC-12.
+/// Each name that ZooKeeper 3.9.4 prints is printed here, or the page of differences says why not.
+#[test]
+fn metrics_of_zookeeper_are_printed_or_explained() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let page = read("docs/compatibility.md");
+    let (_, rows) = page.split_once("\n### Metrics that are absent\n").unwrap();
+    let rows = rows.split("\n## ").next().unwrap();
+    let cells = rows.lines().filter_map(|row| row.strip_prefix("| ")?.split(" | ").next());
+    let explained: BTreeSet<&str> =
+        cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let snapshot = "core/src/driver/four_letter/text/snapshots/\
+                    zabkeeper_core__driver__four_letter__text__tests__mntr_of_a_leader.snap";
+    let text = read(snapshot);
+    let printed: BTreeSet<&str> =
+        text.lines().filter_map(|line| Some(line.split_once('\t')?.0)).collect();
+    let recorded = read("core/tests/golden/mntr-3.9.4.txt");
+    let bases: BTreeSet<&str> = printed.iter().map(|name| base_of_metric(name)).collect();
+    for line in recorded.lines() {
+        let name = line.split(' ').next().unwrap();
+        let base = base_of_metric(name);
+        let is_printed = printed.contains(name) || bases.contains(base);
+        assert!(is_printed != explained.contains(base), "{name} is printed: {is_printed}");
+    }
+}
+
+/// The name of a metric without the figure of a summary and the key of a set.
+fn base_of_metric(name: &str) -> &str {
+    let name = name.strip_prefix("zk_").unwrap();
+    let figures = ["avg_", "min_", "max_", "cnt_", "sum_", "p50_", "p95_", "p99_", "p999_"];
+    let name = figures.iter().find_map(|figure| name.strip_prefix(figure)).unwrap_or(name);
+    let keys = ["zookeeper_", "1_", "2_"];
+    keys.iter().find_map(|key| name.strip_prefix(key)).unwrap_or(name)
 }

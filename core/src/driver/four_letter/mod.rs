@@ -25,11 +25,10 @@ use super::Clients;
 use super::metrics::Sample;
 use crate::config::Config;
 use crate::ids::{ConnId, Instant, ServerId};
-use crate::io::{Now, Outbox};
+use crate::io::Now;
 use crate::membership::EnsembleConfig;
 use crate::server::Server;
 use crate::status::{Mode, Status};
-use crate::store::DiskCommand;
 use crate::wire::FourLetterCommand;
 
 pub use conns::{Dump, Pairs, dump_connections, dump_sessions, watch_summary};
@@ -58,8 +57,6 @@ pub struct FourLetter {
     options: FourLetterOptions,
     config: Arc<Config>,
     started: Instant,
-    /// The mode at the end of the last turn; a standalone server's is not needed.
-    mode: Mode,
     /// Since when this server serves as the leader of others; `None` if it does not.
     leading_since: Option<Instant>,
     trace_mask: i64,
@@ -95,7 +92,6 @@ impl FourLetter {
             options: FourLetterOptions::default(),
             config,
             started: now,
-            mode: Mode::Looking,
             leading_since: None,
             trace_mask: TRACE_MASK,
             pending: BTreeMap::new(),
@@ -162,22 +158,8 @@ impl FourLetter {
         !self.ready.is_empty()
     }
 
-    /// Adds the sizes of a leader's proposals, which are what it appends.
-    pub(super) fn count_proposals(&self, clients: &mut Clients, out: &Outbox) {
-        if self.mode != Mode::Leader {
-            return;
-        }
-        let metrics = clients.metrics_mut();
-        for command in &out.disk {
-            if let DiskCommand::Append { entry, .. } = command {
-                metrics.proposals.add(entry.bytes.len());
-            }
-        }
-    }
-
     /// Notes the role of a server of an ensemble at the end of a turn.
     pub(super) fn note_role(&mut self, status: &Status, now: Instant) {
-        self.mode = status.mode;
         let leads = status.mode == Mode::Leader && status.serving;
         self.leading_since = leads.then(|| self.leading_since.unwrap_or(now));
     }
@@ -382,6 +364,8 @@ impl FourLetter {
             metrics: clients.metrics(),
             connections: clients.count(),
             clients: Vec::new(),
+            event_bytes: clients.event_bytes(),
+            now,
             uptime: now.since(self.started),
             leader_uptime: self.leading_since.map_or(Duration::ZERO, |since| now.since(since)),
             progress: Vec::new(),

@@ -11,7 +11,7 @@ use super::super::metrics::{Metrics, Sample};
 use super::conns;
 use super::options::{Descriptors, DiskUse, EnsembleInfo, Environment, FourLetterOptions};
 use crate::config::Config;
-use crate::ids::{ServerId, Zxid};
+use crate::ids::{Instant, ServerId, Zxid};
 use crate::progress::{PendingReconfig, ServerProgress};
 use crate::status::{Mode, Status};
 use crate::wire::FourLetterCommand;
@@ -35,6 +35,10 @@ pub struct Figures<'a> {
     pub connections: usize,
     /// These connections, for the commands that print them.
     pub clients: Vec<ClientLine>,
+    /// Bytes of events that have not been sent.
+    pub event_bytes: u64,
+    /// The monotonic clock.
+    pub now: Instant,
     /// Time since the start of the process.
     pub uptime: Duration,
     /// Time since this server serves as a leader; zero if it does not.

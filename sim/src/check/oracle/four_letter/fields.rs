@@ -45,6 +45,17 @@ impl<'a> Fields<'a> {
         between(name, number(self.take(name)?)?, right)
     }
 
+    /// All values that were not taken are numbers, none below -1.
+    pub(super) fn end_in_numbers(self) -> Found {
+        for (name, value) in self.0 {
+            match value.parse::<f64>() {
+                Ok(number) if number.is_finite() && number >= -1.0 => {}
+                _ => return Err(format!("{name:?} is {value}, no number")),
+            }
+        }
+        Ok(())
+    }
+
     /// All values were taken.
     pub(super) fn end(self) -> Found {
         if self.0.is_empty() { Ok(()) } else { Err(format!("what are {:?}?", self.0)) }

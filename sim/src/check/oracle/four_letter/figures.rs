@@ -89,7 +89,8 @@ pub(super) fn monitoring(answer: &Answer, now: &Moment, text: &str) -> Found {
         let votes = |line: &&String| line.contains(":participant");
         fields.is("quorum_size", now.settings.members.iter().filter(votes).count())?;
     }
-    fields.end()
+    // The rest are measurements of the driver.
+    fields.end_in_numbers()
 }
 
 /// The lines of `mntr` that depend on the role of the server.
