@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use storage_fs::{LogLane, OsDir, ReaderLane, SnapshotLane, StoreError};
 use tokio::sync::Notify;
+use zabkeeper_core::driver::metrics::LogWrite;
 use zabkeeper_core::store::{DiskCommand, DiskEvent, Lane};
 
 use crate::host::Failure;
@@ -51,8 +52,15 @@ struct Threads(Vec<JoinHandle<()>>);
 
 /// The completions of the threads, and the notification that wakes the event loop.
 struct Completions {
-    events: Mutex<Vec<DiskEvent>>,
+    done: Mutex<Done>,
     wake: Arc<Notify>,
+}
+
+/// Completions, and the times of the writes to the log among them.
+#[derive(Default)]
+struct Done {
+    events: Vec<DiskEvent>,
+    writes: Vec<LogWrite>,
 }
 
 impl Disk {
@@ -68,7 +76,7 @@ impl Disk {
         wake: Arc<Notify>,
         slow_write: Duration,
     ) -> std::io::Result<Disk> {
-        let done = Arc::new(Completions { events: Mutex::new(Vec::new()), wake });
+        let done = Arc::new(Completions { done: Mutex::default(), wake });
         let (log_sender, log_queue) = channel();
         let (snapshot_sender, snapshot_queue) = channel();
         let mut threads = Threads(Vec::new());
@@ -105,9 +113,10 @@ impl Disk {
         }
     }
 
-    /// Takes the completions since the last call.
-    pub(crate) fn completions(&self) -> Vec<DiskEvent> {
-        mem::take(&mut *self.done.lock())
+    /// Takes the completions since the last call, and the writes to the log.
+    pub(crate) fn completions(&self) -> (Vec<DiskEvent>, Vec<LogWrite>) {
+        let Done { events, writes } = mem::take(&mut *self.done.lock());
+        (events, writes)
     }
 
     /// Lets the threads finish their queues and waits for them.
@@ -148,12 +157,20 @@ impl Drop for Threads {
 }
 
 impl Completions {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<DiskEvent>> {
-        self.events.lock().expect("no code that holds it panics")
+    fn lock(&self) -> std::sync::MutexGuard<'_, Done> {
+        self.done.lock().expect("no code that holds it panics")
     }
 
     fn report(&self, event: DiskEvent) {
-        self.lock().push(event);
+        self.lock().events.push(event);
+        self.wake.notify_one();
+    }
+
+    fn report_write(&self, event: DiskEvent, write: LogWrite) {
+        let mut done = self.lock();
+        done.events.push(event);
+        done.writes.push(write);
+        drop(done);
         self.wake.notify_one();
     }
 
@@ -202,8 +219,8 @@ fn run_log(
         let began = Instant::now();
         let durable = lane.run(&commands)?;
         recorded = false;
-        to.report(DiskEvent::Done(durable));
         let took = began.elapsed();
+        to.report_write(DiskEvent::Done(durable), LogWrite { took, commands: commands.len() });
         if took > slow_write {
             tracing::warn!(
                 "the disk took {} ms to write and sync {} commands to the log \
@@ -265,12 +282,12 @@ mod tests {
 
     #[test]
     fn panic_of_a_thread_is_a_failure_of_the_disk() {
-        let done = Completions { events: Mutex::default(), wake: Arc::default() };
+        let done = Completions { done: Mutex::default(), wake: Arc::default() };
         let done = Arc::new(done);
         let mut threads = Threads(Vec::new());
         threads.start("log", &done, |_| panic!("an invariant is broken")).unwrap();
         threads.0.pop().unwrap().join().expect_err("it has panicked");
         let failure = DiskEvent::Failed("the server panicked: an invariant is broken".to_owned());
-        assert_eq!(*done.lock(), [failure]);
+        assert_eq!(done.lock().events, [failure]);
     }
 }

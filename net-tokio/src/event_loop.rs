@@ -124,8 +124,12 @@ impl EventLoop {
     /// Steps the core with the inputs of a turn, and with what the disk has done.
     fn take_turn(&mut self, now: Now) {
         let mut driver = self.shared.driver();
-        for event in self.disk.completions() {
+        let (events, writes) = self.disk.completions();
+        for event in events {
             driver.push(Input::Disk(event));
+        }
+        for write in writes {
+            driver.clients.metrics_mut().storage.count_write(write, now.mono);
         }
         take_turn(&mut self.server, &mut driver, &mut self.outbox, now);
     }
@@ -181,6 +185,11 @@ impl EventLoop {
         }
         while let Some((conn, query)) = driver.four_letter.next_query() {
             facts::collect(&self.shared, &mut driver, conn, query);
+        }
+        while let Some(ask) = self.shared.next_ask_for_samples() {
+            let samples = driver.samples(&self.server, ask.descriptors, now.mono);
+            // Whoever asked may have given up.
+            let _given_up = ask.answer.send(samples);
         }
         driver.report_notes();
         while let Some(report) = driver.reports.next_line(now) {

@@ -46,6 +46,7 @@ mod listening;
 mod log_limit;
 mod log_tool;
 mod logging;
+mod metrics;
 mod monitor;
 mod names;
 mod notify;

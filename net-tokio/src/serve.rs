@@ -29,6 +29,7 @@ use crate::driver;
 use crate::event_loop::{Ended, EventLoop};
 use crate::host::{Changes, Failure, Host, Stop, StopRequests};
 use crate::listener;
+use crate::metrics;
 use crate::oracle;
 use crate::peers;
 use crate::random;
@@ -93,11 +94,21 @@ pub(crate) async fn serve(
             peers::bind(ensemble, me).await.map_err(Failure::Other)?
         }
     };
+    let metrics_port = match &settings.metrics {
+        None => None,
+        Some(address) => Some(metrics::bind(address).await?),
+    };
+    let began = Instant::now();
     let (opened, set_aside) = open(&settings)?;
+    let txns = opened.recovered.entries.len();
     let server = recover(&settings, opened.recovered)?;
+    let init = began.elapsed();
     let slow_write = settings.slow_write;
     let clock = Clock::start();
-    let driver = driver::new(&settings, server.ensemble_id(), random::number(), clock.mono());
+    let mut driver = driver::new(&settings, server.ensemble_id(), random::number(), clock.mono());
+    let startup = &mut driver.clients.metrics_mut().storage.startup;
+    startup.init.add_time(init, clock.mono());
+    startup.txns.add(txns as u64, clock.mono());
     let shared = Rc::new(Shared::new(settings, clock, driver));
     let wake = Rc::clone(&shared).wake().clone();
     let disk = Disk::start(opened.log, opened.snapshots, opened.reader, wake, slow_write)
@@ -114,6 +125,7 @@ pub(crate) async fn serve(
     if let Some(changes) = host.changes() {
         shared.spawn(take_over(changes, Rc::clone(&shared)));
     }
+    let metrics = metrics_port.map(|port| metrics::start(port, &shared)).transpose()?;
     if let Some((path, version)) = shared.settings.file.clone() {
         let own = shared.settings.core.id();
         shared.spawn(config_files::write_configs(configs, own, path, version));
@@ -132,6 +144,7 @@ pub(crate) async fn serve(
     };
 
     accepting.abort();
+    drop(metrics);
     let is_client = |socket: &Rc<Socket>| matches!(socket.id, SocketId::Client(_));
     // A task for each, so that a client that does not read delays no other one.
     let mut replies = JoinSet::new();

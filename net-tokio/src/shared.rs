@@ -26,6 +26,7 @@ use zabkeeper_core::{Instant, Member};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::host::Failure;
+use crate::metrics::{Ask, Asks};
 use crate::random;
 use crate::socket::Socket;
 
@@ -49,6 +50,7 @@ pub(crate) struct Shared {
     panicked: Notify,
     /// Host and port at which clients are accepted now; no host means every address.
     client_address: RefCell<(Option<String>, u16)>,
+    samples: Asks,
 }
 
 impl Shared {
@@ -66,6 +68,7 @@ impl Shared {
             stopping: Cell::new(None),
             panic: RefCell::default(),
             panicked: Notify::new(),
+            samples: Asks::default(),
         }
     }
 
@@ -167,6 +170,17 @@ impl Shared {
     pub(crate) fn set_client_address(&self, host: Option<&str>, port: u16) {
         self.client_address.replace((host.map(str::to_owned), port));
         self.driver().four_letter.set_client_address(host, port);
+    }
+
+    /// Asks the event loop for the samples of all metrics.
+    pub(crate) fn ask_for_samples(&self, ask: Ask) {
+        self.samples.push(ask);
+        self.wake.notify_one();
+    }
+
+    /// The next one who asks for samples.
+    pub(crate) fn next_ask_for_samples(&self) -> Option<Ask> {
+        self.samples.next()
     }
 
     /// Begins to stop the server: clients are not read any more, and the event loop ends when all

@@ -35,6 +35,8 @@ const ONE_WINDOW: &str = "a learner that catches up occupies one window of its l
 const PROBES: &str = "the kernel always probes connections between servers";
 const NO_WAIT: &str = "requests wait in their sockets, not in a queue";
 
+const NO_QUEUE: &str = "metrics are counted where they arise";
+
 /// Complete names of keys, in alphabetical order.
 const KEYS: &[(&str, Kind)] = &[
     ("4lw.commands.whitelist", Property),
@@ -127,6 +129,13 @@ const KEYS: &[(&str, Kind)] = &[
     ("maxResponseCacheSize", Same("answers are not cached")),
     ("maxSessionTimeout", Line),
     ("maxWriteQueuePollTime", Same(BATCHES)),
+    ("metricsProvider.className", Line),
+    ("metricsProvider.exportJvmInfo", Same("there is no JVM")),
+    ("metricsProvider.httpHost", Line),
+    ("metricsProvider.httpPort", Line),
+    ("metricsProvider.maxQueueSize", Same(NO_QUEUE)),
+    ("metricsProvider.numWorkerThreads", Same(NO_QUEUE)),
+    ("metricsProvider.workerShutdownTimeoutMs", Same(NO_QUEUE)),
     ("minSessionTimeout", Line),
     ("multiAddress.enabled", Property),
     ("multiAddress.reachabilityCheckEnabled", Same("all addresses are tried, side by side")),
@@ -242,13 +251,7 @@ const HOLDS: &[(&str, &[&str])] = &[
     ("learner.closeSocketAsync", &["false"]),
     ("maxGetChildrenResponseCacheSize", &["0"]),
     ("maxResponseCacheSize", &["0"]),
-    (
-        "metricsProvider.className",
-        &[
-            "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider",
-            "org.apache.zookeeper.metrics.impl.NullMetricsProvider",
-        ],
-    ),
+    ("metricsProvider.exportJvmInfo", &["false"]),
     ("observerMasterPort", &["0"]),
     ("peerType", &["participant"]),
     ("portUnification", &["false"]),

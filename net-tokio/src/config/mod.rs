@@ -1,8 +1,7 @@
 //! The configuration: reads `zoo.cfg` into values that are valid by construction.
 //!
-//! Owns the keys that `members`, `groups`, `access`, `admin` and `limits` do not own, with their
-//! defaults, and the combination of all. Must not touch files other than the given one, `myid` and
-//! the secret file, nor sockets.
+//! Owns the keys that the modules below do not own, with their defaults, and the combination of
+//! all. Must not touch files other than the given one, `myid` and the secret file, nor sockets.
 
 mod access;
 mod admin;
@@ -14,6 +13,7 @@ mod keys;
 mod limits;
 mod log;
 mod members;
+mod metrics;
 mod properties;
 mod text;
 mod trace;
@@ -34,6 +34,7 @@ pub(crate) use files::{ConfigFiles, files_of, with_suffix};
 use keys::Kind;
 pub(crate) use log::{LogFormat, LogSettings};
 pub(crate) use members::Ensemble;
+pub(crate) use metrics::MetricsAddress;
 pub use properties::BadSetting;
 use properties::{Entry, FLAGS, Properties};
 pub(crate) use text::shown;
@@ -70,6 +71,8 @@ pub struct Settings {
     pub(crate) keep_alive: bool,
     /// `clientPortListenBacklog`; `None` means the default.
     pub(crate) backlog: Option<u32>,
+    /// Where Prometheus reads the metrics; `None` if nowhere.
+    pub(crate) metrics: Option<MetricsAddress>,
     /// Four-letter commands that are answered.
     pub whitelist: Whitelist,
     /// The admin server; `None` if it is off.
@@ -121,6 +124,7 @@ impl Settings {
             limits: ClientLimits::default(),
             keep_alive: false,
             backlog: None,
+            metrics: None,
             whitelist: Whitelist::All,
             admin: Some(AdminOptions::for_a_try()),
             log: LogSettings::default(),
@@ -324,6 +328,7 @@ fn settle(
         limits,
         keep_alive: keys.switch("clientTcpKeepAlive", TRUE_FALSE)?.unwrap_or(false),
         backlog: backlog(keys)?,
+        metrics: metrics::read(keys)?,
         whitelist,
         admin: admin::read(keys)?,
         log: log::read(keys)?,

@@ -27,6 +27,7 @@ mod limits;
 mod load;
 mod log_tool;
 mod members;
+mod metrics;
 mod oracle;
 mod outputs;
 mod raw;

@@ -94,7 +94,8 @@ fn keys_without_effect_and_unknown_keys_warn() {
         "ssl.keyStore.location=/k\nmetricsProvider.httpPort=7000\ntickTimes=5\nmaxBatchSize=5",
         |_| "starts".to_owned(),
         "zoo.cfg:3: ssl.keyStore.location=/k: has no effect yet\n\
-         zoo.cfg:4: metricsProvider.httpPort=7000: has no effect yet\n\
+         zoo.cfg:4: metricsProvider.httpPort=7000: has no effect without \
+         metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n\
          zoo.cfg:5: tickTimes=5: unknown key, ignored; is it spelt right?\n\
          zoo.cfg:6: maxBatchSize=5: has no effect here: writes are synced together as they come\n\
          starts",
