@@ -16,10 +16,9 @@ fn host() -> Host {
 
 fn ask(host: &mut Host, command: AdminCommand) -> (AdminAnswer, Option<AdminCursor>) {
     let question = AdminQuestion::Command(command, AdminFacts::default());
-    match host.driver.answer_admin(question, &host.server, host.now) {
-        AdminReply::Answer(answer, cursor) => (answer, cursor),
-        other => panic!("{command:?}: {other:?}"),
-    }
+    let reply = host.driver.answer_admin(question, &host.server, host.now);
+    let AdminReply::Answer(answer, cursor) = reply else { panic!("{command:?}: {reply:?}") };
+    (answer, cursor)
 }
 
 /// All rows of an answer, and in how many parts they came.
@@ -60,9 +59,10 @@ fn watches_come_in_parts() {
     watcher(&mut host);
     let (by_session, parts) = rows(&mut host, AdminCommand::Watches);
     assert!(parts > 2, "{parts}");
-    let paths = by_session.iter().map(|row| match row {
-        AdminRow::Watch(session, path) if session.0 != 0 => path.clone(),
-        other => panic!("{other:?}"),
+    let paths = by_session.iter().map(|row| {
+        let AdminRow::Watch(session, path) = row else { panic!("{row:?}") };
+        assert_ne!(session.0, 0, "{path}");
+        path.clone()
     });
     let paths: std::collections::BTreeSet<String> = paths.collect();
     assert_eq!((paths.len(), by_session.len()), (WATCHED, WATCHED));
@@ -77,9 +77,9 @@ fn connections_have_sessions_and_those_of_stats_have_not() {
     watcher(&mut host);
     host.accept(9);
     let with_session = |rows: &[AdminRow]| {
-        let of = |row: &AdminRow| match row {
-            AdminRow::Connection(row) => row.session.is_some(),
-            other => panic!("{other:?}"),
+        let of = |row: &AdminRow| {
+            let AdminRow::Connection(row) = row else { panic!("{row:?}") };
+            row.session.is_some()
         };
         rows.iter().map(of).collect::<Vec<_>>()
     };
@@ -107,9 +107,10 @@ fn dump_has_expiries_then_ephemeral_nodes() {
 fn stat_reset_clears_the_counters() {
     let mut host = host();
     watcher(&mut host);
-    let received = |host: &mut Host| match ask(host, AdminCommand::ServerStats).0 {
-        AdminAnswer::Stats(stats) => stats.server_stats.packets_received,
-        other => panic!("{other:?}"),
+    let received = |host: &mut Host| {
+        let (answer, _) = ask(host, AdminCommand::ServerStats);
+        let AdminAnswer::Stats(stats) = answer else { panic!("{answer:?}") };
+        stats.server_stats.packets_received
     };
     assert!(received(&mut host) > 600);
     ask(&mut host, AdminCommand::StatReset);
