@@ -91,14 +91,50 @@ fn unsupported_security_keys_are_refused() {
 #[test]
 fn keys_without_effect_and_unknown_keys_warn() {
     check(
-        "ssl.keyStore.location=/k\nmetricsProvider.httpPort=7000\ntickTimes=5\nmaxBatchSize=5",
+        "ssl.keyStore.location=/k\nmetricsProvider.ssl.keyStore.location=/k\ntickTimes=5\n\
+         maxBatchSize=5",
         |_| "starts".to_owned(),
         "zoo.cfg:3: ssl.keyStore.location=/k: has no effect yet\n\
-         zoo.cfg:4: metricsProvider.httpPort=7000: has no effect without \
-         metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n\
+         zoo.cfg:4: metricsProvider.ssl.keyStore.location=/k: has no effect yet\n\
          zoo.cfg:5: tickTimes=5: unknown key, ignored; is it spelt right?\n\
          zoo.cfg:6: maxBatchSize=5: has no effect here: writes are synced together as they come\n\
          starts",
+    );
+}
+
+/// CONF-25.
+#[test]
+fn prometheus_reads_metrics_where_its_keys_say() {
+    let show = |s: &Settings| match &s.metrics {
+        Some(address) => format!("{}:{}", address.host, address.port),
+        None => "nowhere".to_owned(),
+    };
+    let class = "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.\
+                 PrometheusMetricsProvider";
+    check("", show, "nowhere");
+    check(class, show, "0.0.0.0:7000");
+    let keys = "metricsProvider.httpHost=127.0.0.1\nmetricsProvider.httpPort=7001";
+    check(&format!("{class}\n{keys}"), show, "127.0.0.1:7001");
+    check(
+        &format!("{class}\nmetricsProvider.exportJvmInfo=true"),
+        show,
+        "zoo.cfg:4: metricsProvider.exportJvmInfo=true: has no effect here: there is no JVM\n\
+         0.0.0.0:7000",
+    );
+    check(&format!("{class}\nmetricsProvider.exportJvmInfo=false"), show, "0.0.0.0:7000");
+    check(
+        "metricsProvider.className=org.apache.zookeeper.metrics.impl.DefaultMetricsProvider\n\
+         metricsProvider.httpPort=7001",
+        show,
+        &format!(
+            "zoo.cfg:4: metricsProvider.httpPort=7001: has no effect without {class}\nnowhere"
+        ),
+    );
+    check(
+        "metricsProvider.className=org.example.Own",
+        show,
+        "zoo.cfg:3: metricsProvider.className=org.example.Own: there is no such class here; use \
+         org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider, or remove the line",
     );
 }
 
