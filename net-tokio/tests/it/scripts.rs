@@ -271,6 +271,7 @@ fn check_says_what_each_line_does() {
          {config}:5: flushDelay=3: no effect: writes are synced together as they come\n\
          {config}:6: tickTimes=1: UNKNOWN: unknown key, ignored; is it spelt right?\n\
          {config}:7: snapCount=0x10: in force: 16\n\
+         {config}:8: admin.enableServer=false: in force: false\n\
          {config}: a server starts with it, without the 1 unknown\n",
         data = dir.path().join("data").display()
     );
